@@ -37,25 +37,25 @@ class Server:
         return self.base / "makeway"
 
     def run(self, *arguments: str, stdin: str | None = None, **environment: str) -> Result:
-        """A command, as the local server's account runs it."""
+        """Run a command, with the account of the local server."""
         settings = {"XDG_DATA_HOME": str(self.base), "KUBECONFIG": "", **environment}
         return CliRunner().invoke(main, list(arguments), input=stdin, env=settings)
 
     def told(self, *arguments: str, **more: Any) -> str:
-        """What a command prints that goes well."""
+        """The output of a successful command."""
         result = self.run(*arguments, **more)
         assert (result.exit_code, result.stderr) == (0, ""), result.output
         return result.stdout
 
     def put(self, tree: dict[str, Any], status: dict[str, Any] | None = None) -> None:
-        """An object with a status, as the controllers would leave it."""
+        """Store an object with a status, as the controllers would."""
         created = self.store.create(tree)
         if status is not None:
             self.store.patch(created.kind, created.namespace, created.name, {"status": status}, status=True)
 
 
 def heed_interrupts() -> None:
-    """For a child: a shell tells what it starts in the background to ignore interrupts, and that is passed on."""
+    """For a child process: a shell makes background processes ignore interrupts, and they inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -25,7 +25,7 @@ Tree = dict[str, Any]
 
 
 class Living:
-    """A control plane that runs, and what is asked of it."""
+    """A running control plane, and requests to it."""
 
     def __init__(self, plane: ControlPlane, client: httpx2.Client, folder: Path) -> None:
         self.plane = plane
@@ -33,7 +33,7 @@ class Living:
         self._folder = folder
 
     def official_client(self) -> Any:
-        """The connection that typed clients of the official Python package are made with; a context manager."""
+        """The connection for typed clients of the official Python package; a context manager."""
         package = pytest.importorskip("kubernetes.client")
         settings = package.Configuration()
         settings.host, settings.ssl_ca_cert = self.plane.url, str(self._folder / "ca.crt")
@@ -70,7 +70,7 @@ class Living:
         return condition in true_conditions(self.get(path))
 
     def holding(self, condition: str = "Admitted") -> set[str]:
-        """Names of the Workloads of which a condition is true."""
+        """The names of the Workloads with a true condition."""
         return {each["metadata"]["name"] for each in self.items(WORKLOADS) if condition in true_conditions(each)}
 
 
@@ -92,7 +92,7 @@ def living(folder: Path, configuration: Configuration | None = None) -> Iterator
 
 
 def until(holds: Callable[[], object], what: str = "it") -> None:
-    """Look again and again; on a busy machine that may take a while."""
+    """Check repeatedly; on a busy machine that may take a while."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         if time.monotonic() > end:

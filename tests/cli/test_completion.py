@@ -1,4 +1,4 @@
-"""Shell completion: the scripts, and what they are told."""
+"""Shell completion: the scripts, and the completed names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guides keep what they promise: the examples are run in virtual time, with the hours that they speak of."""
+"""The examples of the guides keep their promises in virtual time, over the hours that the guides name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def simulated(folder: Path, *arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize("config", [(), ("--config", str(FAIR / "config.yaml"))], ids=["classical", "fair sharing"])
 @pytest.mark.parametrize("eviction", ["0s", "1m", "10m"])
 def test_three_teams_of_equal_standing_rotate(eviction: str, config: tuple[str, ...]) -> None:
-    """Half a day: everybody ran as long, up to one turn of two hours, and after each comes the next team."""
+    """Half a day: every team ran as long, up to one turn of two hours, and after each comes the next team."""
     found = simulated(TURNS, "--eviction", eviction, "--until", "13h", *config)
     ran = [each["ranSeconds"] for each in found["perWorkload"]]
     assert max(ran) - min(ran) <= 2 * HOUR + 60

@@ -1,7 +1,7 @@
-"""kill -9 at any time under load: what was acknowledged is there, nothing is given away twice, and it goes on.
+"""kill -9 at any time under load: acknowledged writes are there, no quota is given twice, and work goes on.
 
-The server is the real ``makeway up`` in a process of its own, started by a launcher that has imported everything once
-and forks; so a hundred starts cost little more than a hundred times reading the data.
+The server is the real ``makeway up`` in a process of its own, forked by a launcher that has imported everything; so a
+hundred starts cost little more than reading the data a hundred times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.soaking import InTime
 ROOT = Path(__file__).parents[2]
 INPUTS_PER_KILL = 200
 WRITERS = 3
-KILLS_PER_CLEARING = 25  # so that many kills do not become a test of many objects
+KILLS_PER_CLEARING = 25  # so that many kills do not need many objects
 SPANS = (0.05, 0.5)  # seconds of load before a kill
 QUOTA = {"q": 3, "p": 2}
 END_SECONDS = 60
@@ -60,7 +60,7 @@ def launcher() -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # and the server, where a test failed before its end
+            os.killpg(process.pid, signal.SIGKILL)  # and the server, if a test failed before its end
 
 
 def lines(process: subprocess.Popen[str], last: Callable[[str], bool]) -> list[str]:
@@ -100,10 +100,10 @@ class Server:
 
 @dataclass
 class Acknowledged:
-    """What clients were told, by name. Each thread writes names of its own."""
+    """What clients were told, by name. Each thread writes its own names."""
 
     created: dict[str, Any] = field(default_factory=dict)
-    going: set[str] = field(default_factory=set)  # asked to be deleted; whether it was is not known yet
+    going: set[str] = field(default_factory=set)  # a delete was sent; its outcome is unknown
     gone: set[str] = field(default_factory=set)
     finished: set[str] = field(default_factory=set)
     admitted: dict[str, Any] = field(default_factory=dict)  # seen with this admission, in a queue without preemption
@@ -160,7 +160,7 @@ def write(told: Acknowledged, over: Event, prefix: str, seed: int, client: httpx
 
 
 def finish(told: Acknowledged, over: Event, client: httpx2.Client) -> None:
-    """Those who run come to their end."""
+    """Let running workloads finish."""
     while not over.is_set():
         for each in client.get(WORKLOADS).json()["items"]:
             name = each["metadata"]["name"]
@@ -181,7 +181,7 @@ def finish(told: Acknowledged, over: Event, client: httpx2.Client) -> None:
 
 @contextmanager
 def load(server: Server, told: Acknowledged, turn: int) -> Iterator[None]:
-    """Clients at work, whose server goes away under them."""
+    """Clients at work, whose server is killed meanwhile."""
     over, errors = Event(), []
 
     def until_it_is_gone(work: Callable[[httpx2.Client], None]) -> None:
@@ -210,10 +210,10 @@ def load(server: Server, told: Acknowledged, turn: int) -> Iterator[None]:
 
 
 def cleared(client: httpx2.Client, told: Acknowledged) -> Acknowledged:
-    """All that was written goes, and what was told of it is remembered only as far as the test's end asks."""
+    """Delete all objects, and forget what was told of them except for the figures at the test's end."""
     assert client.delete(WORKLOADS).status_code == 200
     until(lambda: client.get(WORKLOADS).json()["items"] == [], "the end of all Workloads")
-    names = told.created.keys() | told.finished  # some were seen to finish whose writer was never answered
+    names = told.created.keys() | told.finished  # some were seen to finish although their create was never answered
     return Acknowledged(created=told.created, gone=names, finished=told.finished, going=set(names))
 
 
@@ -241,7 +241,7 @@ def test_a_kill_loses_nothing_and_doubles_nothing(
             if kills % KILLS_PER_CLEARING == 0:
                 told = cleared(client, told)
     with server.client() as client:
-        for name in sorted(told.created.keys() - told.gone):  # who still waits has its turn
+        for name in sorted(told.created.keys() - told.gone):  # waiting workloads have their turn
             client.delete(f"{WORKLOADS}/{name}")
         for i in range(4):
             tree = workload(f"last-{i}")

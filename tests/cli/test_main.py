@@ -1,4 +1,4 @@
-"""The root command: what it lists, how errors show, and what it imports."""
+"""The root command: its list of commands, errors, and imports."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_help_lists_the_commands_and_exits_0() -> None:
 
 
 def test_every_command_is_listed() -> None:
-    """A help imports none of them; here all modules of the folders are."""
+    """The help imports no commands; here all modules of their folders are imported."""
     commands: list[click.Command] = []
     for folder in (folder for folders in GROUPS.values() for folder in folders):
         package = importlib.import_module(f"makeway.{folder.replace('/', '.')}")
@@ -149,7 +149,7 @@ def test_a_full_disk_is_no_internal_error() -> None:
 
 
 def test_a_closed_pipe_ends_it_quietly() -> None:
-    """Nobody reads: the read end is closed before anything is written."""
+    """The read end is closed before anything is written."""
     command = f"import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1); {PRINT_MUCH}"
     result = python("-c", command)
     assert (result.returncode, result.stderr) == (141, "")
@@ -173,7 +173,7 @@ def test_importing_the_command_line_imports_little() -> None:
 
 
 def test_a_simulation_without_nodes_does_without_numpy() -> None:
-    """It would be 14 MB, and a tenth of a second at every start."""
+    """numpy would cost 14 MB, and a tenth of a second at every start."""
     result = python("-c", "import makeway.cli.offline.simulate as _; import sys; print('numpy' in sys.modules)")
     assert result.stdout == "False\n"
 

@@ -1,4 +1,4 @@
-"""What ``validate`` and ``simulate`` say about preemption that cannot help, or costs more than it gives."""
+"""Warnings of ``validate`` and ``simulate`` about preemption that cannot help, or costs more than it gives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WARNING = (
     "all work of a turn that ends after 30m is lost"
 )
 
-# Two queues of a cohort: one that has nothing of its own and would take turns, and one that lends.
+# Two queues of a cohort: one without quota of its own that would take turns, and one that lends.
 ON_BORROWED_QUOTA = """\
 apiVersion: v1
 kind: List

@@ -1,4 +1,4 @@
-"""Manifests as Kueue publishes them load unchanged, but for what is not served (their README says which)."""
+"""Manifests that Kueue publishes load unchanged, except for what is not served (their README says what)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data file with an object of each kind that nobody can read: the server starts, is ready, and serves the others."""
+"""A data file with an unreadable object of each kind: the server starts, is ready, and serves the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STARTS = 3
 
 
 def unreadable() -> list[dict[str, Any]]:
-    """All of them, each under a name of its own."""
+    """All unreadable objects, each with its own name."""
     found = []
     for number, tree in enumerate(UNREADABLE.values()):
         meta = {**tree["metadata"], "name": f"bad-{number}", "uid": f"00000000-0000-4000-8000-{number:012d}"}
@@ -38,7 +38,7 @@ def runs(name: str) -> dict[str, Any]:
 
 
 def served(folder: Path, name: str, *, is_first: bool) -> None:
-    """One start: ready, a Job runs to its end, and each object that cannot be read says so."""
+    """One start: the server is ready, a Job runs to its end, and a read of each unreadable object says so."""
     with ControlPlane(folder, ControlPlaneSettings(on_nodes=True)) as plane:
         url = plane.start(Logs(folder))
         trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))

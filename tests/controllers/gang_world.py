@@ -1,8 +1,8 @@
 """Gangs, nodes and faults in virtual time: the real pod scheduler, and a judge of every write that it makes.
 
-Nodes come and go, are cordoned and relabelled; pods arrive, end and are deleted; who was evicted comes again. Meanwhile
-watches, writes and the engine itself fail as a profile says. The judge knows what is stored and what of it the engine
-was told, and nothing else.
+Nodes come and go, are cordoned and relabelled; pods arrive, end and are deleted; evicted ones come again. Meanwhile
+watches, writes and the engine itself fail according to a profile. The judge knows what is stored, which of it the
+engine has received, and nothing else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WHOLE_GANG = 4
 
 
 def waiting_items(state: ClusterState) -> list[Preemptor]:
-    """Whoever waits for a node: gangs as one, others by themselves."""
+    """All that wait for a node: gangs as one item, other pods by themselves."""
     found: dict[Preemptor, None] = {}
     for each in state.pods.values():
         group = state.gangs.group_of(each)
@@ -61,7 +61,7 @@ def waiting_items(state: ClusterState) -> list[Preemptor]:
 
 @dataclass
 class Heard:
-    """What the engine was told of each pod, by lists, watches and answers: the newest counts, as it must for it too."""
+    """The pods as the engine knows them from lists, watches and answers: the newest counts, as it must for it."""
 
     pods: dict[str, tuple[int, Pod | None]] = field(default_factory=dict)  # uid -> revision, and how it was; None: gone
 
@@ -83,31 +83,31 @@ class Heard:
             self.tell(each)
 
     def tell_missing(self, name: str) -> None:
-        """No name is used twice here."""
+        """A missing pod is gone: no name is used twice here."""
         for uid, (revision, known) in self.pods.items():
             if known is not None and known.metadata.name == name:
                 self.pods[uid] = (revision, None)
 
     def staying(self, workload: str) -> set[str]:
-        """Pods of a gang that stand and do not leave, as far as the engine was told."""
+        """Pods of a gang that are on nodes and do not leave, as far as the engine knows."""
         known = [each for _, each in self.pods.values() if each is not None]
         return {each.metadata.uid for each in known if _stays(each) and _gang_of(each) == workload}
 
 
 @dataclass
 class Judge:
-    """What the engine writes goes through here; ``broken`` says what it should not have written."""
+    """The engine writes through the judge; ``broken`` says what it should not have written."""
 
     store: MemoryStore
     stood: dict[str, set[str]] = field(default_factory=dict)  # gang -> its pods that were ever bound
-    units: dict[str, str] = field(default_factory=dict)  # uid of who must leave with another -> whose unit it is
+    units: dict[str, str] = field(default_factory=dict)  # uid of a pod that must leave with another -> its unit
     broken: list[str] = field(default_factory=list)
     evicted: int = 0
     bound: int = 0
-    gathered: set[str] = field(default_factory=set)  # gangs of which somebody was bound since they were last counted
+    gathered: set[str] = field(default_factory=set)  # gangs with pods that were bound since they were last counted
     heard: Heard = field(default_factory=Heard)
     unheard: dict[str, set[str]] = field(default_factory=dict)  # gang -> its pods that it was right to count on
-    is_late: bool = False  # the write that is made was sent before, when it was right
+    is_late: bool = False  # the write was sent before, when it was right
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
@@ -136,14 +136,14 @@ class Judge:
 
     def delete(self, kind: Kind, namespace: str, name: str, **how: Any) -> Stored:
         stored = self._answered(name, lambda: self.store.delete(kind, namespace, name, **how))
-        self.heard.tell(stored, is_gone=True)  # or it will be: nobody may count on it
+        self.heard.tell(stored, is_gone=True)  # or it will be: the engine may not count on it
         return stored
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
         return self._answered(name, lambda: self.store.get(kind, namespace, name))
 
     def _answered(self, name: str, call: Callable[[], Stored]) -> Stored:
-        """What a call says the engine has heard, also that somebody is gone."""
+        """The engine has received what a call answers, also that a pod is gone."""
         try:
             stored = call()
         except NotFound:
@@ -187,7 +187,7 @@ class Judge:
                 yield each
 
     def _unit(self, pod: Pod) -> list[Pod]:
-        """Those who make way together with it."""
+        """The pods that make way together with this one."""
         member = member_of(pod)
         policy = None if member is None else self.policy_of(member.workload)
         if policy is None or policy.preemption_mode != "PodGroup":
@@ -201,11 +201,11 @@ class Judge:
             self.gathered.add(member.workload)
 
     def _note_unheard(self, pod: Pod) -> None:
-        """A pod is about to be bound: whoever of its gang ended or was deleted, and the engine was not told yet.
+        """A pod is about to be bound: note those of its gang that ended or were deleted unknown to the engine.
 
-        That is nothing it could know (decision 0058: a gang may be below minCount because its pods ended, or others
-        deleted them). The pod itself counts too, if it was known to wait: it is bound in vain, beside mates that were
-        bound with it. Whom the engine evicted never counts, for it was answered.
+        It could not know of them (decision 0058: a gang may be below minCount because its pods ended, or others deleted
+        them). The pod itself counts too, if it was known to wait: it is bound in vain, beside mates that were bound
+        with it. Pods that the engine evicted never count, because it got the answer.
         """
         gang, uid = _gang_of(pod), pod.metadata.uid
         if gang is None:
@@ -218,9 +218,9 @@ class Judge:
         self.unheard.setdefault(gang, set()).update(counted_on - there)
 
     def step(self, now: Millis) -> bool:
-        """After the engine has written: enough of each gang that it bound pods of are there to stay (decision 0063).
+        """After the engine has written: each gang that it bound pods of has enough to stay (decision 0063).
 
-        Those count too of whom it was not told, when it bound the others, that they were not.
+        Pods count, too, if the engine could not know, when it bound the others, that they were not there to stay.
         """
         for name in sorted(self.gathered):
             policy = self.policy_of(name)
@@ -257,7 +257,7 @@ class Judge:
 
 
 def _stays(pod: Pod) -> bool:
-    """Whether it stands on a node, and neither ended nor leaves."""
+    """Whether a pod is on a node, and neither ended nor leaves."""
     has_ended = view(pod.status, PodStatus).phase in ("Succeeded", "Failed")
     return bool(view(pod.spec, PodSpec).node_name) and not has_ended and pod.metadata.deletion_timestamp is None
 
@@ -277,7 +277,7 @@ def _cpu(pod: Pod) -> int:
 
 
 class Story:
-    """What happens outside: until its end at random, afterwards only that who was evicted comes again."""
+    """What happens outside: random events until its end, afterwards only that evicted pods come again."""
 
     def __init__(self, store: MemoryStore, seed: int) -> None:
         self._store = store
@@ -285,10 +285,10 @@ class Story:
         self._other_dice = random.Random(f"mates {seed}")
         self._at = Millis(NOON + 1)
         self._made = 0
-        self._is_eager = bool(seed % 3)  # whether who leaves is replaced while it does, or when it is gone
+        self._is_eager = bool(seed % 3)  # whether a leaving pod is replaced while it leaves, or when it is gone
         self._wanted: dict[str, tuple[int, Tree]] = {}  # gang or pod -> how many, and what they look like
-        self._known: dict[str, tuple[str, str]] = {}  # uid -> of whom, and its last phase
-        self._back_at: dict[str, Millis] = {}  # when those who were deleted come again
+        self._known: dict[str, tuple[str, str]] = {}  # uid -> the gang or pod it is of, and its last phase
+        self._back_at: dict[str, Millis] = {}  # when deleted ones come again
         for rank in ranks(**RANKS):
             store.create(rank)
         for n in range(self._dice.randint(2, 5)):
@@ -339,7 +339,7 @@ class Story:
         self._wanted[name] = (count, shape)
 
     def _replace(self, now: Millis) -> bool:
-        """Who was deleted comes again, at once or a second later, under another name; who has ended does not."""
+        """Deleted pods come again, at once or a second later, under another name; ended ones do not."""
         there = {each.uid: each for each in self._store.list(PODS).items}
         for uid in [uid for uid in self._known if uid not in there]:
             name, phase = self._known.pop(uid)
@@ -414,7 +414,7 @@ class Writing(FaultyWriter):
 
 
 class Telling(FaultyStore):
-    """Tells the judge what the engine hears of pods, once it does: what is late or lost it has not heard."""
+    """Tells the judge what the engine receives about pods, when it does; lost or late news it has not received."""
 
     def __init__(self, judge: Judge, faults: Faults) -> None:
         super().__init__(judge.store, faults)
@@ -447,7 +447,7 @@ class Overheard:
 
 
 class Kubelets(Nodes):
-    """Those of whom nobody hears any more have no end to wait for. Of machines without a Node every other one runs."""
+    """Pods on lost nodes have no end to wait for. Of machines without a Node every other one runs."""
 
     def step(self, now: Millis) -> bool:
         nodes = {each.name for each in self.store.list(NODES).items}
@@ -491,7 +491,7 @@ class GangWorld:
         )  # fmt: skip
 
     def run(self) -> list[str]:
-        """Play it to its end; what went wrong."""
+        """Play it to its end; returns what went wrong."""
         self.driver.run(Millis(NOON + STORY_MS + REST_MS))
         version = self.store.resource_version
         self.driver.run(Millis(self.clock.now + REST_MS))

@@ -14,15 +14,15 @@ from makeway.api.objects.meta import ObjectMeta, Toleration
 from makeway.api.objects.queueing import ResourceFlavor, ResourceFlavorSpec
 from makeway.api.objects.workload import Admission, PodSetAssignment
 from makeway.api.quantity import Time
-from makeway.controllers.contract import Outcome, Ref
+from makeway.controllers.contract import JOB, WORKLOAD, Outcome, Ref
 from makeway.controllers.jobs.running import JobRunning
 from makeway.controllers.workloads.eviction import Evict, condition, says, status_of
 from makeway.core.policy import Gates, Policy
 from tests.controllers.views import NOW, FakeView, at
 
 Tree = dict[str, Any]
-ME = Ref("Job", "default", "train")
-MINE = Ref("Workload", "default", workload_name("Job", "batch", "train", "u-1"))
+ME = Ref(JOB, "default", "train")
+MINE = Ref(WORKLOAD, "default", workload_name("Job", "batch", "train", "u-1"))
 QUEUE = "kueue.x-k8s.io/queue-name"
 CLASS = "kueue.x-k8s.io/priority-class"
 LEAST = "kueue.x-k8s.io/job-min-parallelism"

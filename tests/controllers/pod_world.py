@@ -45,13 +45,13 @@ RUNS, EXIT, STOPPED = "test/runs", "test/exit", "test/stopped"
 
 
 def embedded() -> list[Controller]:
-    """What a server of one machine runs."""
+    """The controllers of a server of one machine."""
     return standard(lambda _: 0, 0, on_nodes=True)
 
 
 @functools.lru_cache(maxsize=1024)
 def seen(data: bytes) -> tuple[PodSpec, PodStatus]:
-    """A pod as who plays a part reads it: after every step again, and it seldom differs."""
+    """A pod as read by the parts that are played: they read it after every step, and it seldom differs."""
     pod = decode(data, Pod)
     return view(pod.spec, PodSpec), view(pod.status, PodStatus)
 
@@ -64,7 +64,7 @@ class Nodes:
     ends: dict[str, tuple[Millis, int]] = field(default_factory=dict)  # uid -> when, and with which code
     ran: dict[str, str] = field(default_factory=dict)  # uid -> name, of all that ever ran
     begun: set[tuple[str, str]] = field(default_factory=set)  # Jobs and indexes of which a pod has run
-    gone: set[str] = field(default_factory=set)  # uids of pods that nobody looks after any more
+    gone: set[str] = field(default_factory=set)  # uids of pods without an agent
 
     def step(self, now: Millis) -> bool:
         happened = False
@@ -215,7 +215,7 @@ class PodWorld:
         assert not any(each.missed for each in schedulers), "somebody who waited was forgotten for a while"
 
     def until(self, what: Callable[[], bool], seconds: int = 3600) -> int:
-        """Until it is so; after how many seconds that was."""
+        """Run until it is so; returns how many seconds that took."""
         began = self.clock.now
         while self.clock.now < began + seconds * SECOND:
             self.settle()

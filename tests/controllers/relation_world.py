@@ -1,7 +1,7 @@
-"""Pods that ask for each other, on nodes that change, one event at a time: nobody is left waiting who has a place.
+"""Pods with relations, on nodes that change, one event at a time: no pod that has a place is left waiting.
 
-The Store fills in nothing, so that classes count for as long as they say so. After each event the real pod scheduler
-works until it rests; then a decision about each who still waits is made afresh, from what is stored. It finds nothing.
+The Store fills in nothing, so classes count for as long as they say so. After each event the real pod scheduler works
+until it is idle. Then a decision about each waiting pod is made anew, from what is stored. It finds nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RelationWorld:
         self.driver = Virtual(self.clock, [Nodes(self.store), engine])
         self._made = 0
         self._is_roomy = self.dice.random() < 0.6  # then other pods keep them from nodes, and little else
-        self.bound_after: set[str] = set()  # events after which somebody who had waited was bound
+        self.bound_after: set[str] = set()  # events after which a waiting pod was bound
         for name, team in (("default", "x"), ("other", "y")):
             self._put({
                 "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}},
@@ -156,7 +156,7 @@ class RelationWorld:
         self._patch(NAMESPACES, found, {"metadata": {"labels": {"team": self.dice.choice("xy")}}})
 
     def workload_changes(self) -> None:
-        """Its priority, as somebody who may says, or how many must be there, or what makes way together."""
+        """Its priority changes, or how many must be placed, or what makes way together."""
         dice, found = self.dice, self.store.list(GANGS).items
         if not found:
             return
@@ -173,7 +173,7 @@ class RelationWorld:
             self._put({**tree, "metadata": {"name": tree["metadata"]["name"], "namespace": "default"}})
 
     def workload_goes(self) -> None:
-        """And may come again."""
+        """It may come again."""
         found = self.store.list(GANGS).items
         if found and self.dice.random() < 0.5:
             self.store.delete(GANGS, "default", self.dice.choice(found).name)
@@ -197,7 +197,7 @@ class RelationWorld:
         self._put({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
 
     def promise_is_cleared(self) -> None:
-        """Of somebody who waits; or somebody who waits is promised a node by others."""
+        """A waiting pod loses its promise, or gets one from another component."""
         found = self._pods(lambda each: not each["spec"].get("nodeName"))
         if found:
             tree = self.dice.choice(found).tree()
@@ -274,7 +274,7 @@ class RelationWorld:
     # --- what must hold ---
 
     def forgotten(self) -> Iterator[str]:
-        """Who waits and would get a place, or have others make way, from a scheduler that begins now."""
+        """Items that wait, although a scheduler that begins now would place them or make others leave."""
         kinds = (NODES, PODS, GANGS, CLASSES, BUDGETS, NAMESPACES)
         objects: list[Any] = [each.value() for kind in kinds for each in self.store.list(kind).items]
         cluster = cluster_of(objects, self.clock.now)
@@ -302,7 +302,7 @@ class RelationWorld:
 
 
 def _leaving(state: ClusterState, item: Preemptor) -> list[Pod]:
-    """Members of a gang that are on their way out."""
+    """Members of a gang that are leaving."""
     if isinstance(item, ForPod):
         return []
     pods = [state.pods[key] for key in state.gangs.running.get((item.namespace, item.member), ())]
@@ -310,7 +310,7 @@ def _leaving(state: ClusterState, item: Preemptor) -> list[Pod]:
 
 
 def _beside_leaving(state: ClusterState, gang: ForGroup, leaving: list[Pod]) -> CycleAnswer:
-    """Decision 0063: those that leave do not count, nobody is evicted beside them, a unit goes as a whole first."""
+    """Decision 0063: leaving members do not count, none is evicted beside them, a unit goes as a whole first."""
     workload = state.gangs.workloads[(gang.namespace, gang.member.workload)]
     group = state.gangs.groups[(gang.namespace, gang.member.workload, gang.member.group)]
     if group.whole and any(pod.preempted_by_scheduler for pod in leaving):

@@ -1,8 +1,8 @@
-"""Whatever is deleted, however, in whatever state, and whoever keeps it for a while: it goes, and its quota comes back.
+"""Whatever is deleted, in whatever way, state and with whatever finalizer: it goes, and its quota comes back.
 
-A row of the table is a state of a Job, a propagation policy and a finalizer of somebody else, who takes it away a
-minute later; the engine ends and begins anew in the middle, or does not. What must hold of every row is in ``check_…``;
-a second Job that asks for the whole quota judges whether it is free. Other kinds have a table of their own.
+A row of the table is a state of a Job, a propagation policy and a foreign finalizer, which its owner removes a minute
+later; the engine restarts in the middle, or does not. What must hold of every row is in ``check_…``; a second Job that
+asks for the whole quota shows whether it is free. Other kinds have a table of their own.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class World(PodWorld):
             yield from self.store.list(kind).items
 
     def of(self, name: str) -> list[Stored]:
-        """Workloads that were made for a Job, also if it is not their owner any more."""
+        """Workloads that were made for a Job, even if it is not their owner any more."""
         return [each for each in self.store.list(WORKLOADS).items if each.name.startswith(f"job-{name}-")]
 
     def is_true(self, name: str, type_: str) -> bool:
@@ -80,7 +80,7 @@ class World(PodWorld):
         self.store.patch(each.kind, each.namespace, each.name, {"metadata": {"finalizers": held}})
 
     def let_go(self) -> None:
-        """Whoever kept something does so no more."""
+        """All foreign finalizers are removed."""
         for each in list(self.everything()):
             if KEEP in each.finalizers:
                 left = [name for name in each.finalizers if name != KEEP]
@@ -90,13 +90,13 @@ class World(PodWorld):
         return sum(self.engine.state.tree.queues[queue].usage.values())
 
     def recounted(self) -> list[str]:
-        """What the books say that the objects do not."""
+        """What the state holds and the objects do not."""
         self.settle()
         objects = [each.value() for each in self.everything() if each.kind is not GANGS]
         return [str(each) for each in recount(objects, self.engine.state)]
 
     def stuck(self) -> list[str]:
-        """What is being deleted for no reason that can be seen."""
+        """Objects that are being deleted without a visible reason to stay."""
         return [f"{each.kind.name} {each.name} {each.finalizers}" for each in self.everything() if self._is_stuck(each)]
 
     def _is_stuck(self, each: Stored) -> bool:
@@ -136,7 +136,7 @@ def reserved() -> World:
 
 
 def starting() -> World:
-    """It was let loose, and has no pods yet."""
+    """It was unsuspended, and has no pods yet."""
     play = World()
     play.submit()
     for _ in range(1000):
@@ -246,7 +246,7 @@ def play_row(state: State, policy: Propagation | None, kept: str, restart: int |
 
 
 def check_kept(play: World, policy: Propagation | None) -> None:
-    """While somebody keeps something of it: the books are right, and nobody else waits for anything."""
+    """While a finalizer keeps something of it: the recount is right, and nothing else waits."""
     assert play.recounted() == []
     assert play.stuck() == []
     runs = any(each["status"]["phase"] in ("Running", "Pending") for each in play.pods("j"))

@@ -1,4 +1,4 @@
-"""A gang of which a member is leaving: when its rest is placed, and when it waits (S-15.2.4, decision 0063)."""
+"""A gang with a leaving member: when the rest is placed, and when it waits (S-15.2.4, decision 0063)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def running(least: int, mode: str, spare: str = "2") -> PodWorld:
 
 
 def leave(play: PodWorld, *names: str) -> None:
-    """By themselves: a user deletes them, and they take their five seconds."""
+    """The pods leave by themselves: a user deletes them, and they take their five seconds."""
     for name in names:
         play.store.delete(PODS, "default", name)
     play.settle()
@@ -79,7 +79,7 @@ def test_nobody_is_evicted_for_whom_the_room_of_a_leaving_member_will_do(mode: s
 
 @MODES
 def test_who_was_evicted_by_us_is_replaced_as_its_mode_says(mode: str) -> None:
-    """A unit goes as a whole before any of it comes again; a single pod may be replaced beside the others."""
+    """A unit goes as a whole before any of it returns; a single pod may be replaced beside the others."""
     play = running(2, mode)
     play.create(*ranks(top=100), pod("top", "1", priorityClassName="top", nodeSelector={"only": "a"}))
     play.store.patch(NODES, "", "a", {"metadata": {"labels": {"only": "a"}}})
@@ -93,12 +93,12 @@ def test_who_was_evicted_by_us_is_replaced_as_its_mode_says(mode: str) -> None:
     play.run(6)
     stand = [place for name, place in places(play).items() if name != "top" and place]
     assert len(stand) == (4 if mode == "Pod" else 2)
-    assert [disrupted(play, name) for name in ("w-3", "w-4")] == [("", "")] * 2  # nobody goes with those before it
+    assert [disrupted(play, name) for name in ("w-3", "w-4")] == [("", "")] * 2  # none goes with those before it
 
 
 @MODES
 def test_a_promise_is_kept_while_a_member_leaves(mode: str) -> None:
-    """Those who make way for a gang do so for it, also if one of its own is on its way out by then."""
+    """Pods that make way for a gang do so for it, even if one of its own is leaving by then."""
     play = running(2, mode)
     play.create(pod("low", "2", priorityClassName="low", terminationGracePeriodSeconds=20))
     play.settle()

@@ -8,7 +8,7 @@ import pytest
 
 from makeway.api.objects.workload import Admission, Workload
 from makeway.controllers.checks.admission_checks import Admit, TryAgain
-from makeway.controllers.contract import Edit, Ref
+from makeway.controllers.contract import WORKLOAD, Edit, Ref
 from makeway.controllers.jobs.edits import Report
 from makeway.controllers.jobs.kinds.generic import End
 from makeway.controllers.workloads.edits import Aim, BackOff, Deactivate, Requeue, TellWhyWaiting
@@ -16,9 +16,9 @@ from makeway.controllers.workloads.eviction import Evict, Release, condition, re
 from makeway.controllers.workloads.lifecycle import Workloads
 from makeway.core.policy import Requeuing
 from makeway.runtime.scheduling.plans import Reserve, TellPending
-from tests.controllers.views import FakeView, at, check, cluster_queue, flavor, local_queue, workload
+from tests.controllers.views import FakeView, at, check, cluster_queue, edited, flavor, local_queue, workload
 
-W = Ref("Workload", "default", "w")
+W = Ref(WORKLOAD, "default", "w")
 SEEN = {"generation": 7}
 LEFT: dict[str, Any] = {"evicted": ("Preempted", -5), "metadata": SEEN}
 BLOCKED: dict[str, Any] = {"QuotaReservationBlocked": ("True", "R", -9), "Preempted": ("True", "InClusterQueue", -9)}
@@ -49,15 +49,17 @@ QUEUE = FakeView.of(flavor(), cluster_queue(), local_queue()).state.queues["cq"]
     ],
     ids=lambda value: type(value).__name__ if callable(value) else None,
 )  # fmt: skip
-def test_what_an_edit_writes_is_about_the_generation_it_read(edit: Edit, before: Workload, told: set[str]) -> None:
-    after = edit(before)
+def test_what_an_edit_writes_is_about_the_generation_it_read(
+    edit: Edit[Workload], before: Workload, told: set[str]
+) -> None:
+    after = edited(edit, before)
     new = {each.type: each for each in status_of(after).conditions if each not in status_of(before).conditions}
     assert new.keys() == told
     assert {each.observed_generation for each in new.values()} == {7}
 
 
 def test_where_nobody_counts_generations_none_is_told() -> None:
-    after = TellWhyWaiting("Suspended", "", at())(workload())
+    after = edited(TellWhyWaiting("Suspended", "", at()), workload())
     assert {each.observed_generation for each in status_of(after).conditions} == {None}
 
 
@@ -78,6 +80,6 @@ def test_pods_that_are_waited_for_are_told_once_whatever_the_generation() -> Non
     waits = workload(metadata=SEEN, conditions={"PodsReady": ("False", "WaitForStart", -9)})
     assert Report(at())(waits) is waits
     lost = workload(metadata=SEEN, conditions={"PodsReady": ("False", "WaitForRecovery", -9)})
-    found = condition(Report(at())(lost), "PodsReady")
+    found = condition(edited(Report(at()), lost), "PodsReady")
     assert found is not None
     assert (found.reason, found.observed_generation) == ("WaitForStart", 7)

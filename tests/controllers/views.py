@@ -1,8 +1,8 @@
 """A View of objects that a test lists, and a small store behind it: what a controller answers can be made true.
 
-``FakeView.of(...)`` takes wire objects in any order. ``apply`` stores an outcome as a server would: status and the
-rest are written apart, no write may break a rule of validation, who has finalizers is only marked for deletion.
-``settle`` looks and applies until there is nothing left to do.
+``FakeView.of(...)`` takes wire objects in any order. ``apply`` stores an outcome as a server would: status and the rest
+are written separately, no write may break a rule of validation, an object with finalizers is only marked for deletion.
+``settle`` reconciles and applies until there is nothing left to do.
 
 The factories below it make the usual objects: one flavor, one ClusterQueue ``cq``, one LocalQueue ``main``.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -32,7 +32,22 @@ from makeway.api.objects.workload import (
 )
 from makeway.api.quantity import Quantity, Time
 from makeway.api.validation import validate_update
-from makeway.controllers.contract import Action, Change, Controller, Create, Delete, Note, Outcome, Ref, Write
+from makeway.controllers.contract import (
+    LOCAL_QUEUE,
+    WORKLOAD,
+    Action,
+    Change,
+    Controller,
+    Create,
+    Delete,
+    Edit,
+    KindName,
+    Note,
+    Object,
+    Outcome,
+    Ref,
+    Write,
+)
 from makeway.core.lowering import load_state
 from makeway.core.model import Millis, QueueName
 from makeway.core.policy import Policy
@@ -42,9 +57,14 @@ LOOKS_MAX = 25
 THE_START = Millis(0)
 NOW = Millis(1_767_225_600_000)  # 2026-01-01T00:00:00Z
 
-T = TypeVar("T")
-
 replace = msgspec.structs.replace
+
+
+def edited(edit: Edit[Object], value: Object) -> Object:
+    """What an edit makes of an object to which it applies."""
+    after = edit(value)
+    assert after is not None
+    return after
 
 
 @dataclass
@@ -52,7 +72,7 @@ class FakeView:
     policy: Policy = field(default_factory=Policy)
     now: Millis = THE_START
     objects: dict[Ref, Any] = field(default_factory=dict)
-    notes: list[Note] = field(default_factory=list)  # all that were told
+    notes: list[Note] = field(default_factory=list)  # all that were made
     written: list[Write] = field(default_factory=list)  # all writes that changed something, in order
     _state: State | None = None
 
@@ -64,7 +84,7 @@ class FakeView:
         return view
 
     def put(self, value: Any) -> Ref:
-        """Store an object as it is, whatever was there."""
+        """Store an object as it is, replacing any other."""
         self._state = None
         self.objects[Ref.of(value)] = value
         return Ref.of(value)
@@ -77,33 +97,33 @@ class FakeView:
             self._state = load_state(self.objects.values(), self.policy, self.now).state
         return self._state
 
-    def get(self, ref: Ref) -> Any | None:
+    def get(self, ref: Ref[Object]) -> Object | None:
         return self.objects.get(ref)
 
-    def all(self, kind: str) -> Iterable[Any]:
+    def all(self, kind: KindName[Object]) -> Iterable[Object]:
         return [self.objects[ref] for ref in sorted(self.objects) if ref.kind == kind]
 
-    def owned(self, uid: str, kind: str = "Workload") -> Iterable[Any]:
+    def owned(self, uid: str, kind: KindName[Object]) -> Iterable[Object]:
         return [
             each
             for each in self.all(kind)
             if any(owner.controller and owner.uid == uid for owner in each.metadata.owner_references)
         ]
 
-    def in_local_queue(self, namespace: str, name: str) -> Iterable[Any]:
-        workloads = [each for each in self.all("Workload") if each.metadata.namespace == namespace]
+    def in_local_queue(self, namespace: str, name: str) -> Iterable[Workload]:
+        workloads = [each for each in self.all(WORKLOAD) if each.metadata.namespace == namespace]
         return [each for each in workloads if each.spec.queue_name == name]
 
-    def queue_of(self, workload: Any) -> QueueName:
+    def queue_of(self, workload: Workload) -> QueueName:
         if workload.status is not None and workload.status.admission is not None:
             return QueueName(workload.status.admission.cluster_queue)
-        local = self.get(Ref("LocalQueue", workload.metadata.namespace, workload.spec.queue_name))
+        local = self.get(Ref(LOCAL_QUEUE, workload.metadata.namespace, workload.spec.queue_name))
         return QueueName("" if local is None else local.spec.cluster_queue)
 
     # --- the store behind it ---
 
     def apply(self, outcome: Outcome) -> bool:
-        """Make an outcome true; whether anything was written. No object may be written twice."""
+        """Carry an outcome out; returns whether anything was written. No object may be written twice."""
         refs = [_ref(each.write) for action in outcome.actions for each in (action, *action.then)]
         assert len(refs) == len(set(refs)), f"written twice in one outcome: {refs}"
         before = len(self.written)
@@ -113,7 +133,7 @@ class FakeView:
         return len(self.written) > before
 
     def settle(self, controller: Controller, *whom: Ref, now: Millis) -> Outcome:
-        """Look at them and apply, in turn, until nobody has anything to write; the last outcome of the last."""
+        """Reconcile these and apply, in turn, until none has anything to write; the last outcome of the last."""
         self.now = now
         last = Outcome()
         for _ in range(LOOKS_MAX):
@@ -161,7 +181,7 @@ class FakeView:
         self.objects[ref] = replace(stored, metadata=marked)
         return True
 
-    def _change(self, ref: Ref, stored: Any, write: Change) -> bool:
+    def _change(self, ref: Ref, stored: Any, write: Change[Any]) -> bool:
         made = write.edit(stored)
         if made is None:
             return False
@@ -219,7 +239,7 @@ def local_queue(name: str = "main", queue: str = "cq", *, namespace: str = "defa
     return _read("LocalQueue", name, {"clusterQueue": queue, **spec}, LocalQueue, namespace=namespace)
 
 
-def _read(kind: str, name: str, spec: dict[str, Any], type_: type[T], **metadata: Any) -> T:
+def _read(kind: str, name: str, spec: dict[str, Any], type_: type[Object], **metadata: Any) -> Object:
     meta = {"name": name, "uid": f"uid-{name}", **metadata}
     tree = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": meta, "spec": spec}
     result = codec.read(tree)

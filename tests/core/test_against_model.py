@@ -1,7 +1,7 @@
-"""The engine and the slow model of ``tests.model`` are told the same stories and must tell the same ends.
+"""The engine and the slow model of ``tests.model`` get the same stories and must come to the same ends.
 
-Random worlds, both profiles, several cycles each. Where the two differ, the text and the recorded decisions say who
-is right; the seed of a difference is printed, and ``seeded`` makes the same world again.
+Random worlds, both profiles, several cycles each. Where the two differ, the text and the recorded decisions say which
+one is right. The seed of a difference is printed, and ``seeded`` makes the same world again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.soaking import InTime
 
 pytestmark = pytest.mark.slow
 
-# seeds that once told a difference
+# seeds that once showed a difference
 FOUND = (
     5004,
     4000324,  # a scan came to its end before its search was made again (S-5.7.3)
@@ -40,7 +40,7 @@ FOUND_FAIR = (
     4000510,  # as 4000324
     4000777, 4000940,  # a claim no longer fits, and its victims are gone (0028)
     3003470,  # rounds bar one flavor, not the one that is chosen
-    5012777,  # whom an earlier entry displaces is of the queue whose round is counted (0028)
+    5012777,  # a victim of an earlier entry is of the queue whose round is counted (0028)
 )  # fmt: skip
 FOUND_QUARRELS = (
     5001711,  # as 5011471
@@ -116,12 +116,12 @@ def cycle_facts(state: State, plan: Plan, considered: list[Verdict]) -> dict[str
 
 
 class Leaving:
-    """Victims on their way out, by the cycle after which they are gone (``scenarios``)."""
+    """Victims that are leaving, by the cycle after which they are gone (``scenarios``)."""
 
     def __init__(self, cycles: dict[str, list[int]]) -> None:
         self._cycles = cycles
         self._times: Counter[str] = Counter()
-        self._after: dict[str, tuple[int, str, Millis]] = {}  # who -> after which cycle, why, since when
+        self._after: dict[str, tuple[int, str, Millis]] = {}  # victim -> after which cycle, why, since when
 
     def see_off(self, plan: Plan, number: int) -> None:
         for target in [target for verdict in plan.verdicts for target in verdict.targets]:
@@ -181,7 +181,7 @@ def find(state: State, key: str) -> Workload | None:
 def tell(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
     loaded, now = load(scenario, profile)
     state, told = loaded.state, []
-    state.propagates_refusals = False  # the model looks at everybody; that sharing changes nothing is a test of its own
+    state.propagates_refusals = False  # the model evaluates all; another test covers that sharing changes nothing
     leaving = Leaving(scenario.get("leaving") or {})
     for i in range(scenario["cycles"]):
         expiries: dict[QueueName, Millis | None] = {queue: next_expiry(state, queue, now) for queue in state.queues}
@@ -206,7 +206,7 @@ def tell(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
 
 
 def expected(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]:
-    """What the model tells, without what only it keeps."""
+    """What the model says, without its own bookkeeping."""
     told = play(scenario, profile)
     for cycle in told:
         cycle["quotaReserved"] = sorted(cycle["quotaReserved"])
@@ -214,7 +214,7 @@ def expected(scenario: dict[str, Any], profile: Profile) -> list[dict[str, Any]]
         cycle["taken"] = sorted([claimant, by] for claimant, by, _ in cycle["taken"])
         for entry in cycle["entries"]:
             if entry["status"] == "skipped" or entry["requeueReason"] == "PreemptionGated":
-                entry["targets"] = []  # nobody was asked to leave
+                entry["targets"] = []  # no workload was asked to leave
             entry["targets"] = [each for each in entry["targets"] if [each[0], entry["workload"]] not in cycle["taken"]]
             for extra in ("clusterQueue", "status", "requeueReason"):
                 del entry[extra]
@@ -248,7 +248,7 @@ def test_the_engine_and_the_model_share_alike(
 def test_the_engine_and_the_model_quarrel_alike(
     profile: Profile, stable: bool, fuzz_seed: int, fuzz_inputs: int, in_time: InTime
 ) -> None:
-    """Little quota and many who want it, without fair sharing; victims that take their time."""
+    """Little quota and many workloads that want it, without fair sharing; victims that take their time."""
     for seed in in_time((*FOUND_QUARRELS, *range(fuzz_seed, fuzz_seed + fuzz_inputs // INPUTS_PER_QUARREL))):
         compare(with_gates(contended(seed), stable=stable), profile, f"quarrel {seed}")
 

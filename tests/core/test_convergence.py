@@ -1,4 +1,4 @@
-"""Preemption settles: with no change from outside there comes a cycle after which nothing happens any more (S-19.5).
+"""Preemption settles: without change from outside there is a cycle after which nothing happens any more (S-19.5).
 
 Recorded loops of the field, loops of the same kinds made by hand, and random worlds; with victims that leave at once,
 and with victims that take their time.
@@ -56,9 +56,9 @@ MODELS = pytest.mark.parametrize("delay", [instant, desync], ids=["instant", "de
 @dataclass
 class Run:
     evictions: Counter[str]
-    last: int = 0  # the last cycle in which quota changed hands
+    last: int = 0  # the last cycle in which quota was given or taken
     above: int = 0  # cycles whose admissions exceeded quota
-    idle: bool = False  # nobody is due, nobody claims, at the end
+    idle: bool = False  # no workload is due and there are no claims, at the end
 
 
 def run(on: State, now: Millis, delay: Delay, cycles: int = CYCLES) -> Run:

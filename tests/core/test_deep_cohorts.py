@@ -1,7 +1,7 @@
 """Cohorts as deep as a user likes: nothing recurs over them, and the work grows with their number and no faster.
 
-Counted are nodes that are gone through, never times. A chain of ``n`` has its queue at one end and its quota at the
-other, so that whatever is asked or charged goes all the way.
+The tests count visited nodes, never times. A chain of ``n`` has its queue at one end and its quota at the other, so
+that every query and charge goes all the way.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_a_long_ring_is_marked_with_all_below_it() -> None:
 
 
 def test_a_path_is_short_however_deep() -> None:
-    """It stands in conditions and events, which have their bounds."""
+    """It is part of conditions and events, which are bounded."""
     path = chain(DEPTH).queues["q"].path()
     assert path.startswith(f"/c{DEPTH - 1}/")
     assert path.endswith("/c0/q")
@@ -109,7 +109,7 @@ def test_a_path_is_short_however_deep() -> None:
 
 @pytest.mark.parametrize("lending", [False, True])
 def test_twice_the_depth_is_twice_the_work(lending: bool) -> None:
-    """To build the forest, to ask and charge at its end, and to find the shares of all of it."""
+    """To build the forest, to read and charge at its end, and to find the shares of all of it."""
     built, asked = [], []
     for depth in (1000, 2000):
         tree = chain(depth, lending=lending)
@@ -130,7 +130,7 @@ def test_whoever_is_richest_is_sought_once_down_and_once_up() -> None:
     for depth in (500, 1000):
         tree = chain(depth)
         tree.charge(tree.queues["q"], CPU, 5)
-        search = Richest(tree, tree.queues["r"], lambda queue: None)  # nobody has a candidate, so all are dropped
+        search = Richest(tree, tree.queues["r"], lambda queue: None)  # no queue has a candidate, so all are dropped
         assert search.next() is None
         looks.append(search.looks)
     assert looks[1] <= GROWTH_MAX * looks[0]

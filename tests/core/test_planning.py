@@ -1,4 +1,4 @@
-"""Where the rules lead by themselves: cycles in memory, victims that come back, and an end to it."""
+"""Where the rules lead by themselves: cycles in memory, victims that return, and an end to it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_victims_leave_between_cycles_and_wait_again() -> None:
     assert preempted(plan) == [[("low", "high", "InClusterQueue")], []]
     assert admitted(plan) == [[], ["high"]]
     assert waiting(plan.cycles[0])["high"].reason == "WaitingForPreemptedWorkloads"
-    for cycle in plan.cycles[1:]:  # looked at beside who claims what it left, and once more when that is admitted
+    for cycle in plan.cycles[1:]:  # evaluated beside the claimant of what it left, and again when that is admitted
         assert (waiting(cycle)["low"].reason, waiting(cycle)["low"].message) == ("WaitingForQuota", SHORT.format(4))
 
 
@@ -83,7 +83,7 @@ def test_a_victim_that_was_not_looked_at_yet_is_told_who_displaced_it() -> None:
 
 
 def test_who_had_its_time_comes_back_behind_those_who_waited() -> None:
-    """The time stands still, so the one that took over stays."""
+    """Time stands still, so the workload that took over stays."""
     plan = planned(
         queue("q", 4, within="LowerOrNewerEqualPriority", min_admit=60),
         holder("first", cpu=4, reserved=clock("11:00")),
@@ -118,7 +118,7 @@ def test_a_strict_head_that_parity_judges_in_every_cycle_does_not_go_on_for_ever
 
 
 def test_an_admission_makes_a_refused_strict_head_look_again() -> None:
-    """Who was admitted may be a victim; here it is none, so the second look is the last."""
+    """An admitted workload may be a victim; here it is none, so the second evaluation is the last."""
     plan = planned(
         cohort("all"),
         queue("strict", 4, cohort="all", borrowing=0, strict=True, within="LowerPriority"),

@@ -1,4 +1,4 @@
-"""Whom a ClusterQueue may displace, by its policies (S-7.3, 8.1, 8.4)."""
+"""Which workloads a ClusterQueue may displace, by its policies (S-7.3, 8.1, 8.4)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from makeway.api.objects import queueing as wire
 from makeway.core.amounts import MOST
 from makeway.core.model import DAWN
 from makeway.core.queue_policies import (
-    EVERYBODY,
-    NOBODY,
+    ABOVE_ALL,
+    BELOW_ALL,
     BorrowWithinCohortPolicy,
     ReclaimWithinCohort,
     WithinClusterQueue,
@@ -33,7 +33,7 @@ def test_every_value_that_may_be_written_is_known_and_no_other(policy: type[With
 
 def test_within_its_own_queue() -> None:
     asked = [(each.below(7), each.below(7, equals=True)) for each in WithinClusterQueue]
-    assert asked == [(NOBODY, NOBODY), (7, 7), (7, 8)]
+    assert asked == [(BELOW_ALL, BELOW_ALL), (7, 7), (7, 8)]
     assert [each for each in WithinClusterQueue if each.takes_equals] == ["LowerOrNewerEqualPriority"]
     assert [each for each in WithinClusterQueue if each.favours_age] == ["LowerOrNewerEqualPriority"]
 
@@ -55,11 +55,11 @@ def test_which_equals_by_when_they_queued(policy: WithinClusterQueue) -> None:
 
 
 def test_in_the_cohort() -> None:
-    assert [each.below(7) for each in ReclaimWithinCohort] == [NOBODY, 7, EVERYBODY]
+    assert [each.below(7) for each in ReclaimWithinCohort] == [BELOW_ALL, 7, ABOVE_ALL]
     assert [each for each in ReclaimWithinCohort if each.takes_any] == ["Any"]
 
 
 @pytest.mark.parametrize(("threshold", "below"), [(None, 7), (3, 4), (6, 7), (9, 7)])
 def test_while_borrowing(threshold: int | None, below: int) -> None:
     assert BorrowWithinCohortPolicy.LOWER_PRIORITY.below(7, threshold) == below
-    assert BorrowWithinCohortPolicy.NEVER.below(7, threshold) == NOBODY
+    assert BorrowWithinCohortPolicy.NEVER.below(7, threshold) == BELOW_ALL

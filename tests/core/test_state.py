@@ -1,4 +1,4 @@
-"""One state: what it keeps of a scan, who shares a tree, what a fingerprint covers (S-3.8, 6.8)."""
+"""One state: what it keeps of a scan, which queues share a tree, what a fingerprint covers (S-3.8, 6.8)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_broken_promise_is_told_with_its_values() -> None:
 
 
 def test_S_6_8_a_scan_that_found_nothing_has_reached_its_end() -> None:
-    """Nothing is chosen for it, so that nothing says where it stopped."""
+    """Nothing is chosen for it, so nothing says where it stopped."""
     on = world()
     assert on.scans.remember(W, {(0, CPU): 0, (1, CPU): 1}) is True
     assert on.scans.remember(W, {(0, CPU): 1}, frozenset({(1, CPU)})) is True

@@ -1,4 +1,4 @@
-"""The engine on the store that is served: what clients create is queued, admitted, preempted, told and counted."""
+"""The engine on the store of the server: objects of clients are queued, admitted, preempted, reported and counted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_job_is_held_back_admitted_and_started(server: Living) -> None:
     server.create(*queue("jobs", cpu=1), job("first", queue="jobs"))
     until(lambda: not server.get(f"{JOBS}/first")["spec"]["suspend"], "the start of the first")
     until(lambda: {"CreatedWorkload", "Started"} <= reasons(server, "Job", "first"))
-    server.create(job("second", queue="jobs"))  # only now: of two that come in one second the uid decides
+    server.create(job("second", queue="jobs"))  # now, because two objects of the same second are ordered by uid
     until(lambda: any(each["metadata"]["name"].startswith("job-second") for each in server.items(WORKLOADS)))
     (waiting,) = [each for each in server.items(WORKLOADS) if each["metadata"]["name"].startswith("job-second")]
     name = waiting["metadata"]["name"]
@@ -90,7 +90,7 @@ def test_who_is_more_important_makes_others_leave_and_all_of_it_is_told(server: 
 
 
 def test_a_wake_while_idle_is_noticed_at_once(server: Living) -> None:
-    """The driver looks by itself every half minute only; this takes a few commits."""
+    """By itself the driver only looks every half minute; this takes a few commits."""
     server.create(*queue("idle"))
     until(lambda: server.is_true(f"{QUEUEING}/clusterqueues/idle", "Active"))
     time.sleep(0.3)
@@ -101,11 +101,11 @@ def test_a_wake_while_idle_is_noticed_at_once(server: Living) -> None:
 
 
 def test_while_idle_nothing_is_done(server: Living) -> None:
-    """Also with somebody who waits in vain. Turns of the driver are counted, not seconds."""
+    """Also with a workload that waits in vain. Turns of the driver are counted, not seconds."""
     server.create(*queue("blocked", cpu=1), workload("huge", cpu=1, queue="blocked"), workload("vain", queue="blocked"))
     until(lambda: "QuotaReserved" not in true_conditions(server.get(f"{WORKLOADS}/vain")))
     until(lambda: reasons(server, "Workload", "vain"))
-    time.sleep(1.5)  # what is told at most once a second is told by now
+    time.sleep(1.5)  # reports with at most one write per second are written by now
     turns, cycles = server.plane.live.live.turns, server.plane.live.engine.cycles
     time.sleep(1.0)
     assert server.plane.live.live.turns - turns <= 12

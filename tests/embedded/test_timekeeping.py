@@ -1,4 +1,4 @@
-"""A server whose machine's clock is set: nothing stalls, nothing expires, and a later start goes on from there."""
+"""The machine's clock is set under a server: nothing stalls, nothing expires, and a later start goes on from there."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def serving(folder: Path, wall: Wall) -> Iterator[ControlPlane]:
             yield plane
         finally:
             local.stop()
-            for each in supervised(folder / "pods"):  # a test has failed: its pods end all the same
+            for each in supervised(folder / "pods"):  # if the test has failed: end the pods all the same
                 processes.send(each, signal.SIGTERM)
     assert plane.failure is None
 
@@ -118,7 +118,7 @@ def phase(plane: ControlPlane, name: str) -> str:
 
 
 def is_there(plane: ControlPlane, uid: str) -> bool:
-    """Whether there is a Node, and another one than it was."""
+    """Whether there is a Node, and a newer one than before."""
     try:
         return plane.store.get(NODES, "", "here").uid != uid
     except NotFound:
@@ -130,7 +130,7 @@ def is_there(plane: ControlPlane, uid: str) -> bool:
 def test_nothing_waits_and_nothing_goes_because_the_clock_was_set(
     tmp_path: Path, jump: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Secret that a pod waits for comes, the Node is deleted: the one starts, the other returns with its pods."""
+    """The Secret that a pod waits for comes, the Node is deleted: the pod starts, the Node returns with its pods."""
     monkeypatch.setattr(heartbeat, "BEAT_MS", 1000)  # the Node returns with the next beat
     wall = Wall()
     needs = {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
@@ -155,7 +155,7 @@ def test_nothing_waits_and_nothing_goes_because_the_clock_was_set(
 @pytest.mark.slow
 def test_a_start_with_a_clock_that_was_put_back_dates_nothing_before_what_is_stored(tmp_path: Path) -> None:
     wall = Wall()
-    wall.set_by = YEAR_NS  # the clock went wrong, and is put right while the server is down
+    wall.set_by = YEAR_NS  # the clock went wrong, and is corrected while the server is down
     with serving(tmp_path, wall) as plane:
         ahead = plane.clock()
     wall.set_by = 0

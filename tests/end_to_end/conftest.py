@@ -12,7 +12,7 @@ from tests.end_to_end.machine import Machine
 
 @pytest.fixture
 def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """A server of its own, on the nodes that the tests' module names."""
+    """A server of its own, on the nodes that the test module names."""
     folder = tmp_path / "data"
     folder.mkdir()
     found = Machine(folder, *getattr(request.module, "NODES", ()))

@@ -1,8 +1,8 @@
-"""Random values by the shape of a kind: within its limits, at them, and beyond; and objects with some of them.
+"""Random values by the type of a field: within its limits, at them, and beyond; and objects with such values.
 
-Much quicker than hypothesis and without its shrinking: the fuzz that draws here replays fewer steps instead. Equal dice
-give equal draws. What a pod would do with a value stays harmless: commands end by themselves, probes ask this machine,
-nothing is mounted from it, and a Job has few pods.
+Much faster than hypothesis and without its shrinking: the fuzz test replays fewer steps instead. Equal dice give equal
+draws. Values are harmless for a machine: commands end by themselves, probes ask this machine, nothing is mounted from
+it, and a Job has few pods.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Tree = Any
 NAMES = ("a", "b", "c")
 NAMESPACES = ("default", "default", "n1", "n2")
 DEPTH_MAX = 7
-BEYOND = 0.08  # of the values: not what the shape says
+BEYOND = 0.08  # of the values: not of the type
 WORDS = (
     *NAMES, *NAMES, "", "x", "main", "default", "n1", "cpu", "memory", "pods", "example.com/gpu", "In", "in", "NotIn",
     "Exists", "DoesNotExist", "Gt", "Equal", "NoSchedule", "NoExecute", "True", "False", "Unknown", "true", "Always",
@@ -54,7 +54,7 @@ TAME: Mapping[str, tuple[Tree, ...]] = {
     "intOrString": (0, 1, "50%", "100%"), "bytes": ("YQ==", "AAAA"), "any": ({}, "x"),
 }  # fmt: skip
 TAME_KEYS = (*NAMES, "cpu", "memory", "example.com/gpu")
-OF_META = ("labels", "annotations", "finalizers", "ownerReferences")  # the others are the server's, or say what it is
+OF_META = ("labels", "annotations", "finalizers", "ownerReferences")  # the others are the server's, or are the identity
 JUNK: tuple[Tree, ...] = (None, True, 0, -1, 1.5, "", "x", [], {}, [None], {"a": None}, [[]], {"": ""}, 2**70)
 KEYS = (*NAMES, "cpu", "memory", "example.com/gpu", "kueue.x-k8s.io/queue-name", "a/b/c", "", "A b", "k" * 64)
 COMMANDS: tuple[Tree, ...] = (
@@ -70,7 +70,7 @@ COMMANDS: tuple[Tree, ...] = (
 
 BLOCKS = {"blockOwnerDeletion": True}
 
-# Fields by their name, wherever they stand: what keeps a pod harmless, and refers to what may be there.
+# Fields by their name, at any place: they keep a pod harmless, and refer to objects that may exist.
 CHOSEN: Mapping[str, tuple[Tree, ...]] = {
     "command": COMMANDS, "args": ([], [], ["1"]), "host": ("127.0.0.1", "127.0.0.1", "", "nowhere.invalid"),
     "port": (1, 9, 0, 65535, 65536, -1, "http", "x"), "workingDir": ("", "/", "/nowhere", "x"),
@@ -91,7 +91,7 @@ CHOSEN: Mapping[str, tuple[Tree, ...]] = {
 
 
 class Drawing:
-    """Draws with the dice of one step: every other one is tame and stays within what a type allows, at its ends too."""
+    """Draws with the dice of one step: every second one stays within the limits of a type."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
@@ -156,7 +156,7 @@ class Drawing:
     # --- somewhere in an object ---
 
     def spot(self, shape: Record, within: tuple[str, ...] = ()) -> tuple[list[str | int], Tree]:
-        """A place somewhere in a kind, and a value for it. List items are named by a number."""
+        """A random place in a kind, and a value for it. List items are named by a number."""
         path: list[str | int] = list(within)
         field = Field(shape)
         for name in within:
@@ -181,7 +181,7 @@ class Drawing:
         return path, self.value(named if path and path[-1] == named else "", field)
 
     def _step(self, shape: Record, path: list[str | int]) -> str:
-        """Into which field; "" where there is none. Metadata is much alike everywhere, so it is seldom gone into."""
+        """The next field; "" if there is none. Metadata is similar in all kinds, so it is rarely chosen."""
         if path == ["metadata"] and not self.chance(0.1):
             return str(self.one(OF_META))
         names = [name for name in shape.fields if path or name not in ("apiVersion", "kind", "status")]
@@ -190,7 +190,7 @@ class Drawing:
         return str(self.one(names)) if names else ""
 
     def changed(self, tree: Tree, shape: Record, times: int) -> Tree:
-        """``tree`` with some values set anywhere in it."""
+        """``tree`` with some values changed at random places."""
         for _ in range(times):
             tree = put(tree, *self.spot(shape))
         return tree
@@ -201,7 +201,7 @@ def _is_needed(field: Field) -> bool:
 
 
 def put(tree: Tree, path: list[str | int], value: Tree) -> Tree:
-    """A tree with ``value`` at ``path``, and all that is needed on the way to it."""
+    """A tree with ``value`` at ``path``, and all that is needed above it."""
     if not path:
         return value
     first, rest = path[0], path[1:]
@@ -302,6 +302,6 @@ BASES: Mapping[tuple[str, str], Callable[[Drawing], Tree]] = {
 
 
 def based(draw: Drawing, kind: Kind, version: str) -> Tree:
-    """A good object of a kind, or where none stands here one by its shape alone."""
+    """A valid object of a kind, or if none is listed here, one by its type alone."""
     base = BASES.get(kind.stored.key if version != kind.versions[0] else kind.key) or BASES.get(kind.stored.key)
     return base(draw) if base is not None and not draw.chance(0.05) else draw.value("", Field(kind.shape(version)))

@@ -1,4 +1,6 @@
-"""A server in a process of its own that can be killed again and again; it begins quickly, with all imported before."""
+"""A server in a process of its own that can be killed again and again; it starts fast, because all is imported
+before.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _FORKS.set_forkserver_preload([__name__])
 
 
 def serve(folder: str, told: Connection) -> None:
-    """As ``makeway up`` does, but for the node agent."""
+    """Serve as ``makeway up`` does, but without the node agent."""
     plane = ControlPlane(Path(folder), ControlPlaneSettings(on_nodes=True))
     url = plane.start()
     told.send((url, plane.token, str(plane._certificate.ca)))
@@ -30,7 +32,7 @@ def serve(folder: str, told: Connection) -> None:
 
 
 class ForkedServer:
-    """``restart`` kills it the hard way; who asks is told if it has ended by itself."""
+    """``restart`` kills it with SIGKILL; it raises an error if the server has ended by itself."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -63,7 +65,7 @@ class ForkedServer:
         self.check_alive()
 
     def check_alive(self) -> None:
-        """It serves and decides: the engine has read all there is, and nothing has ended it."""
+        """Check that it serves and decides: the engine has read everything, and nothing has ended it."""
         assert not self._told.poll(), f"the server ended by itself: {self._told.recv()}"
         answer = self.client.get("/readyz")
         assert answer.status_code == 200, answer.text

@@ -1,7 +1,7 @@
 """The lives of one server: the real ``makeway up`` with engine and node agent, killed or stopped, and started again.
 
-A launcher has imported everything once and forks, so that a start costs little more than reading the data. It is given
-an address space that ends where a machine would suffer: what asks for gigabytes fails here, and not for everybody.
+A launcher has imported everything and forks, so that a start costs little more than reading the data. Its address space
+is limited, so that a request for gigabytes fails here, without harm to the machine.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ for line in sys.stdin:
 
 
 class Dead(Exception):
-    """The server has ended, or does not answer; the message says what it said last."""
+    """The server has ended, or does not answer; the message has its last words."""
 
 
 class Answer(NamedTuple):
     code: int
-    tree: Any  # None where it is no JSON
+    tree: Any  # None: not JSON
 
     @property
     def is_done(self) -> bool:
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
 
 
 class Lives:
-    """One data folder and the server in it, of which there is at most one at a time."""
+    """One data folder and its server; at most one runs at a time."""
 
     def __init__(self, launcher: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
         self.folder = folder
@@ -105,7 +105,7 @@ class Lives:
         self.starts.append(time.monotonic() - began)
 
     def end(self, number: signal.Signals) -> None:
-        """By a signal; it is gone when this returns."""
+        """End it by a signal, and wait for its end."""
         process, self.process = self.process, 0
         os.kill(process, number)
         gone = next(line for line in self._lines(time.monotonic() + END_SECONDS) if line.startswith("gone"))
@@ -116,7 +116,7 @@ class Lives:
             raise Dead(f"it had exit code {code} at {number.name}\n{self.last_words()}")
 
     def abandon(self) -> None:
-        """Whatever happened: nothing that was started here goes on, and the folder is gone."""
+        """Whatever happened: end everything that was started here, and remove the folder."""
         os.killpg(self._launcher.pid, signal.SIGKILL)
         if self._connection is not None:
             self._connection.close()
@@ -148,7 +148,7 @@ class Lives:
     def ask(
         self, method: str, path: str, body: object = None, media: str = "application/json", *, raw: bytes | None = None
     ) -> Answer:
-        """Raises ``Dead`` where there is no answer."""
+        """Send a request. Raises ``Dead`` if there is no answer."""
         assert self._connection is not None
         headers: Mapping[str, str] = self._headers
         data = raw
@@ -167,7 +167,7 @@ class Lives:
         return Answer(answer.status, json.loads(text) if is_json else None)
 
     def _state(self) -> str:
-        """Whether it lives, for a failure's words."""
+        """The state of the server, for the words of a failure."""
         try:
             gone = next(line for line in self._lines(time.monotonic() + 1) if line.startswith("gone"))
         except Dead:
@@ -182,7 +182,7 @@ class Lives:
         return int(line.split()[1]) * 1024
 
     def uids(self) -> list[str]:
-        """Of pods that have a folder here."""
+        """The uids of pods that have a folder here."""
         root = self.folder / "pods"
         return sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
 
@@ -193,7 +193,7 @@ class Lives:
 
 @contextmanager
 def lives(scratch: Path) -> Iterator[Lives]:
-    """A new data folder whose server has started."""
+    """A new data folder with a started server."""
     folder = scratch / "data"
     folder.mkdir(mode=0o700, parents=True)
     log = scratch / "server.log"

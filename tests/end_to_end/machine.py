@@ -1,6 +1,6 @@
-"""A whole makeway as a process of its own, with its API, its jobs and their processes; it can be killed and comes back.
+"""A whole makeway as a process of its own, with its API, its jobs and their processes; it can be killed and restarted.
 
-Whatever a test starts here is ended with it, and a process that is left behind fails the test.
+Everything that a test starts here is ended with it, and a process that is left behind fails the test.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Tree = dict[str, Any]
 
 
 class Machine:
-    """``files``: how many descriptors it may have; None: as many as we may."""
+    """``files``: how many descriptors it may have; None: as many as this process."""
 
     def __init__(self, folder: Path, *options: str, files: int | None = None) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Machine:
         return {**os.environ, "PYTHONPATH": str(SRC), "KUBECONFIG": ""}
 
     def start(self) -> None:
-        where, name = self.folder.parent, self.folder.name  # a name where it is started, as people give it
+        where, name = self.folder.parent, self.folder.name  # a relative name, as users give it
         command = [sys.executable, "-m", "makeway", "up", "--data", name, "--port", "0", *self._options]
         (self.folder / "address").unlink(missing_ok=True)  # of one that was killed
         with open(self.folder.with_name(f"{self.folder.name}.log"), "ab") as log:
@@ -80,13 +80,13 @@ class Machine:
         return True
 
     def kill(self) -> None:
-        """The hard way."""
+        """Kill it with SIGKILL."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def close(self) -> None:
-        """End all; what is left behind is told."""
+        """End everything; what is left behind is a failure."""
         assert self.process is not None
         if self.process.poll() is not None:
             self.start()
@@ -110,7 +110,7 @@ class Machine:
         assert not left, f"processes were left behind: {left}"
 
     def abandon(self) -> None:
-        """A test has failed: end everything all the same."""
+        """After a failed test: end everything all the same."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -163,7 +163,7 @@ class Machine:
         return dict(found)
 
     def ended(self, name: str, namespace: str = "default") -> str:
-        """Complete, Failed, or nothing yet."""
+        """Complete, Failed, or "" while it has not ended."""
         job = self.job(name, namespace)
         return next((each for each in ("Complete", "Failed") if _is_true(job, each)), "")
 
@@ -180,7 +180,7 @@ class Machine:
     # --- time ---
 
     def until(self, what: Callable[[], bool], words: str, seconds: float = LONG_S) -> float:
-        """Until it is so; how long that took."""
+        """Wait until the condition holds; return how long that took."""
         began = time.monotonic()
         while not what():
             assert time.monotonic() < began + seconds, f"this did not happen within {seconds:g} s: {words}"
@@ -196,7 +196,7 @@ class Machine:
         return self.until(lambda: self.is_running(name, namespace), f"{name} runs")
 
     def run(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """A command of ours against this server."""
+        """Run a command of ours against this server."""
         command = [sys.executable, "-m", "makeway", arguments[0], "--data", str(self.folder), *arguments[1:]]
         return subprocess.run(
             command, capture_output=True, text=True, timeout=timeout, env=self.environment, check=False

@@ -1,7 +1,7 @@
-"""What a client does to the objects of a server, drawn step by step: a step is made from its seed and number alone.
+"""Random operations of a client on the objects of a server: a step is made from its seed and number alone.
 
-So any steps can be left out and the others are the same. What a step cannot know, a uid or a resourceVersion, stands in
-it as a word that begins with ``@`` and is filled in when it is sent.
+So steps can be left out without a change to the others. A value that is not known in advance, a uid or a
+resourceVersion, stands in a step as a word that begins with ``@``, and is filled in when the step is sent.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ TRIES = 6
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One request, but for what only the server knows."""
+    """One request, without the values that only the server knows."""
 
     verb: str  # create, json, merge, strategic, apply, status, update, delete, collection, call, release, get
     method: str
     kind: Kind
     version: str
     namespace: str  # "": of a kind without namespaces
-    name: str  # "": all of them
+    name: str  # "": all objects
     part: str = ""
     query: str = ""
     media: str = JSON
@@ -65,7 +65,7 @@ class Operation:
 
 @cache
 def choices() -> tuple[list[tuple[Kind, str]], list[int]]:
-    """Kinds in their versions, and how often each comes up."""
+    """The kinds in their versions, with their frequencies."""
     found = sorted(((kind, version) for (_, version, _), kind in served().items()), key=lambda each: each[0].key)
     weights = [
         OFTEN_WEIGHT if kind.name in OFTEN and version == kind.versions[0] and kind.view_of is None else 1
@@ -92,7 +92,7 @@ class _Aim:
         return Operation(verb, method, self.kind, self.version, self.namespace, name, body=text, **more)
 
     def whole(self, tree: Tree) -> Tree:
-        """With what says which object it is; a tree that is none is left alone."""
+        """A tree with the identity of the object; no mapping stays as it is."""
         if not isinstance(tree, dict):
             return tree
         meta = tree.get("metadata")
@@ -102,7 +102,7 @@ class _Aim:
 
 
 def drawn(seed: int, round_: int, step: int) -> Operation:
-    """What is written to is mostly what an earlier step of the round has made."""
+    """The target is mostly an object that an earlier step of the round has made."""
     draw, verb, aim = _begun(seed, round_, step)
     if verb not in MAKING:
         for _ in range(TRIES):
@@ -152,7 +152,7 @@ def _create(draw: Drawing, aim: _Aim) -> Operation:
 
 
 def _update(draw: Drawing, aim: _Aim) -> Operation:
-    """The body is what changes in the object as it is: a path and a value."""
+    """The body is the change of the present object: a path and a value."""
     if draw.chance(0.2):
         return aim.operation("update", "PUT", _new(draw, aim), query=_query(draw))
     spots = [draw.spot(aim.shape) for _ in range(draw.one((1, 1, 2)))]
@@ -253,7 +253,7 @@ def _release(draw: Drawing, aim: _Aim) -> Operation:
 
 
 def _call(draw: Drawing, aim: _Aim) -> Operation:
-    """What a kind answers beside its objects."""
+    """A request to an endpoint beside the objects of a kind."""
     parts = [each for each in parts_of(aim.kind) if each != "status"]
     if not parts:
         return _get(draw, aim)

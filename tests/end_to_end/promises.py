@@ -1,10 +1,10 @@
-"""What a server owes its clients, held against what it shows: the oracle of the fuzz of objects.
+"""The promises of a server to its clients, compared with what it shows: the oracle of the object fuzz.
 
-- What was acknowledged is there: the same uid, no older resourceVersion, and with the same one the same object to the
-  last field. Who else may write or remove it is known: controllers, an owner that goes, a namespace that ends.
+- Acknowledged objects are there: the same uid, no older resourceVersion, and with the same one the same object to the
+  last field. Other writers and removers are known: controllers, an owner that is deleted, a namespace that ends.
 - What is gone does not come back.
-- What queues say they hold is what the Workloads say they were given.
-- What is deleted goes, once no client's finalizer holds it.
+- The usage of queues is what the Workloads were given.
+- Deleted objects go, once no client's finalizer holds them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WRITTEN = ("create", "json", "merge", "strategic", "apply", "status", "update", 
 
 
 class Broken(AssertionError):
-    """A promise was not kept."""
+    """A broken promise."""
 
 
 def kinds() -> list[Kind]:
@@ -74,8 +74,8 @@ def key_of(kind: Kind, tree: Tree) -> Key:
 class Acknowledged:
     uid: str
     version: int
-    tree: Tree | None  # None: it was told in another version than it is stored in
-    may_go: bool  # it is being deleted, or somebody else may delete it
+    tree: Tree | None  # None: acknowledged in another version than the stored one
+    may_go: bool  # it is being deleted, or others may delete it
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Ledger:
             self.known[key].may_go = True
 
     def _end(self, namespace: str) -> None:
-        """All that is in it may go."""
+        """All objects in the namespace may go."""
         if namespace in LASTING_NAMESPACES:
             return
         self.ending.add(namespace)
@@ -135,7 +135,7 @@ class Ledger:
             each.may_go |= within == namespace
 
     def check(self, server: Lives) -> None:
-        """Everything, by lists of all kinds."""
+        """Check all objects, by lists of all kinds."""
         there: dict[Key, Tree] = {}
         for kind in kinds():
             there |= {key_of(kind, each): each for each in listed(server, kind)}
@@ -159,7 +159,7 @@ class Ledger:
         told.may_go |= "deletionTimestamp" in meta or bool(meta.get("ownerReferences"))
 
     def filled(self, operation: Operation) -> str:
-        """The body with what only the server knew when the step was drawn."""
+        """The body with the values that only the server knew."""
         text = operation.body
         if '"@' not in text:
             return text
@@ -176,7 +176,7 @@ class Ledger:
 
 
 def until(holds: Callable[[], str], seconds: float = SETTLE_SECONDS) -> None:
-    """Until there is nothing to say against it."""
+    """Wait until the check has no complaint."""
     end = time.monotonic() + seconds
     while words := holds():
         if time.monotonic() > end:
@@ -218,7 +218,7 @@ def check_alive(server: Lives) -> None:
 
 
 def sweep(server: Lives, before: set[Key]) -> None:
-    """Delete all that was made since ``before``; it goes, once no client holds it."""
+    """Delete all objects made since ``before``; they go, once no client holds them."""
     until(lambda: _swept(server, before))
 
 
@@ -231,7 +231,7 @@ def _swept(server: Lives, before: set[Key]) -> str:
     for kind in kinds():
         for each in listed(server, kind):
             key, meta = key_of(kind, each), each["metadata"]
-            if key in before or not (kind.name != "Event" or meta.get("finalizers")):  # events come on and on
+            if key in before or not (kind.name != "Event" or meta.get("finalizers")):  # events keep coming
                 continue
             left.append((key, meta.get("finalizers"), (each.get("spec") or {}).get("finalizers")))
             _let_go(server, kind, each)

@@ -1,8 +1,8 @@
-"""What becomes of an object that somebody writes: it is refused, or everybody who reads it comes to no harm.
+"""The fate of an object that a client writes: it is refused, or harmless for all that read it.
 
-An object that a Store takes goes to all who will read it, in virtual time: the controllers of a server of one machine,
-an engine that begins anew, tables, the plan and the first status that a node agent makes of a pod. Nothing here
-catches what they raise, and what an engine sets aside counts as raised.
+An object that a Store accepts goes to all its readers, in virtual time: the controllers of a server of one machine, an
+engine that starts anew, tables, the plan and the first status of a node agent. Their errors are not caught here, and an
+object that an engine sets aside counts as an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from makeway.testing.bad_values import FieldPlace, good_object, planted
 from tests.controllers.pod_world import PODS, PodWorld, queues
 
 Fate = Literal["refused", "harmless"]
-SECONDS = 20  # of virtual time in which controllers may come to it
+SECONDS = 20  # of virtual time for the controllers
 SET_ASIDE = "makeway_objects_set_aside_total"
 REQUESTS = ("Binding", "Eviction", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SelfSubjectReview")
 HERE = NodeContext(
@@ -39,7 +39,7 @@ HERE = NodeContext(
 
 
 class Everything:
-    """Secrets and ConfigMaps of whatever name, with the keys that good objects ask for."""
+    """Secrets and ConfigMaps of any name, with the keys that valid objects ask for."""
 
     def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
         return {"x": b"\xff"}
@@ -48,8 +48,9 @@ class Everything:
 
 
 class Taking:
-    """``folder`` is for plans of pods. What is refused is told with a path; ``misplaced`` has those that name no field
-    near the one that was wrong."""
+    """``folder`` is for plans of pods. Refusals have a path; ``misplaced`` collects those whose path is not near the
+    wrong field.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -79,7 +80,7 @@ class Taking:
         return "harmless"
 
     def _read_only(self, place: FieldPlace, value: Tree, tree: dict[str, Tree]) -> Fate:
-        """What is answered and not stored, or read from a file."""
+        """A kind that is answered and not stored, or read from a file."""
         reading = codec.read(tree)
         problems = [*reading.problems, *(validate(reading.value) if reading.value is not None else ())]
         if has_errors(problems):
@@ -130,7 +131,7 @@ class Taking:
 
 
 def _try_as_update(world: PodWorld, place: FieldPlace, tree: dict[str, Tree]) -> None:
-    """What is refused as something new comes to a good object too: an update goes another way to its refusal."""
+    """An object that is refused on creation is also tried as an update, which is refused in another way."""
     if place.is_status:
         return
     world.store.create(good_object(place.kind, place.version))
@@ -146,7 +147,7 @@ def _is_near(field: str, told: str) -> bool:
     """Whether a problem names the field, something in it, a block around it, or a field beside it."""
     block, (items, bracket, _) = field.rpartition(".")[0], field.rpartition("[")
     if bracket and told.startswith(f"{items}["):
-        return True  # some lists are told by the names of their items
+        return True  # some lists are named by the names of their items
     return not block or told.startswith((field, f"{block}.")) or (bool(told) and field.startswith(told))
 
 

@@ -1,4 +1,6 @@
-"""Jobs that cannot run, print too much, or breed: each ends as a clear status, and the server answers meanwhile."""
+"""Jobs that cannot run, print too much, or fork endlessly: each ends with a clear status, and the server still
+answers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ P99_MS = 250
 
 @contextmanager
 def asked_meanwhile(machine: Machine) -> Iterator[list[float]]:
-    """How long a get takes, in milliseconds, again and again until the end of the block."""
+    """Measure how long a get takes, in milliseconds, again and again until the end of the block."""
     times: list[float] = []
     stop = threading.Event()
 
@@ -85,4 +87,4 @@ def test_each_ends_as_a_clear_status_and_the_server_answers(machine: Machine) ->
     print(
         f"{len(times)} gets meanwhile, p50 {times[len(times) // 2]:.0f} ms, p99 {times[len(times) * 99 // 100]:.0f} ms"
     )
-    assert times[len(times) // 2] < P99_MS  # the p99 is measured by a bench: a loaded machine must not fail a test
+    assert times[len(times) // 2] < P99_MS  # the p99 is measured by a benchmark: a loaded machine must not fail a test

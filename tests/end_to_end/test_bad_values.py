@@ -1,7 +1,7 @@
-"""A bad value in any field of any kind is refused where it is wrong, or is harmless to all who read the object.
+"""A bad value in any field of any kind is refused at its path, or is harmless for all readers of the object.
 
-Everything is tried in a soak, about 127,000 values; ``MAKEWAY_BAD_VALUES`` says how many to try at once, or ``all``.
-The figures are printed (``pytest -s``).
+A soak tries all of about 127,000 values; ``MAKEWAY_BAD_VALUES`` says how many to try at once, or ``all``. The figures
+are printed (``pytest -s``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.end_to_end.taking_in import Taking
 from tests.soaking import SOAK_UNTIL, InTime
 
 QUICK, MORE = 120, 350
-PLAIN_SHARE = 0.95  # of all fields; the others need more beside them than a good object has
+PLAIN_SHARE = 0.95  # of all fields; the others need more fields than a valid object here has
 
 
 @cache
@@ -49,7 +49,7 @@ def errors(tree: dict[str, Tree]) -> list[Problem]:
 
 
 def test_nearly_every_field_can_be_reached_with_a_good_value() -> None:
-    """Else it would be something else that is refused."""
+    """Else the refusal would be about another field."""
     assert len(all_places()) > 8_000
     assert len(each_field()) > 1_200
     odd = [
@@ -61,7 +61,7 @@ def test_nearly_every_field_can_be_reached_with_a_good_value() -> None:
 
 
 def outside(place: FieldPlace) -> Iterator[Tree]:
-    """What is beyond the limits of a field for certain."""
+    """A value that is certainly beyond the limits of a field."""
     limit, shape = place.field.limit, place.field.shape
     assert isinstance(shape, Leaf)
     allowed = limit.words or shape.allowed
@@ -94,7 +94,7 @@ def test_no_word_beside_a_closed_set_and_no_number_beyond_its_range_passes() -> 
 
 
 def cases(seed: int, count: int | None) -> Iterator[tuple[FieldPlace, Tree]]:
-    """Places and values in an order of chance, or so many of them."""
+    """Places and values in random order, or this many of them."""
     found = [(place, value) for place in all_places() for value in bad_values(place)]
     random.Random(seed).shuffle(found)
     yield from found[:count]

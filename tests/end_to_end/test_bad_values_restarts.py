@@ -1,7 +1,7 @@
-"""A server that was given bad values of a kind goes on, and is ready again after it was killed.
+"""A server that got bad values of a kind goes on, and is ready again after a kill.
 
-Some values of every kind in ``make test``, and a restart after each kind; in a soak a restart after each value that was
-taken.
+``make test`` tries some values of every kind, with a restart after each kind; a soak restarts after each accepted
+value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def address(kind: Kind, version: str, name: str = "", part: str = "") -> str:
 
 @cache
 def cases(kind: Kind) -> Sequence[tuple[FieldPlace, Tree]]:
-    """In an order of chance, but for a few of closed sets, which come first."""
+    """In random order, but a few of closed sets come first."""
     found = [(place, value) for each in kind.versions for place in places(kind, each) for value in bad_values(place)]
     random.Random(0).shuffle(found)
     closed = [(place, value) for place, value in found if place.field.limit.words and value == "Bogus"]
@@ -44,7 +44,7 @@ def cases(kind: Kind) -> Sequence[tuple[FieldPlace, Tree]]:
 
 
 def give(server: ForkedServer, place: FieldPlace, value: Tree, number: int) -> bool:
-    """Whether the server took it; what it cannot take is the client's fault."""
+    """Whether the server accepted it; a refusal must be the client's fault."""
     tree = planted(place, value)
     meta = tree["metadata"]
     if isinstance(meta, dict) and meta.get("name") == "bad":
@@ -86,7 +86,7 @@ def test_a_server_is_ready_again_after_bad_values_of_each_kind(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.property
 def test_a_server_is_ready_again_after_each_bad_value(tmp_path: Path, in_time: InTime, fuzz_seed: int) -> None:
-    """As many as there is time for; a few where time is not counted."""
+    """As many as there is time for; a few if time is not counted."""
     seeds = range(fuzz_seed, fuzz_seed + 100_000) if SOAK_UNTIL is not None else range(fuzz_seed, fuzz_seed + 5)
     with forked_server(tmp_path / "data") as server:
         prepare(server)

@@ -1,7 +1,7 @@
-"""After each object that was accepted: kill -9, and a start that is as good as the first.
+"""After each accepted object: kill -9, and a start that is as good as the first.
 
-How long the starts take is told, not judged: that is the machine's affair. The limit beyond which a start has failed is
-generous (``lives.START_SECONDS``).
+The times of starts are printed, not judged: they depend on the machine. The limit for a failed start is generous
+(``lives.START_SECONDS``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.soaking import InTime
 
 CRASHES = 15
 CRASHES_IN_SOAK = 200
-ROUND = 50  # after which all goes
+ROUND = 50  # then everything is deleted
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_a_server_comes_back_after_any_object_that_it_accepted(
 
 
 def _write_one(server: Lives, ledger: Ledger, seed: int, steps: count[int]) -> None:
-    """Steps until an object has been made."""
+    """Run steps until an object has been made."""
     counts: Counter[str] = Counter()
     while not any(counts[f"{verb} done"] for verb in MAKING):
         operation = drawn(seed, 0, next(steps))

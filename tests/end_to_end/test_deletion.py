@@ -1,4 +1,4 @@
-"""Running Jobs that are deleted in every way, on a server that is killed meanwhile: all quota comes back."""
+"""Running Jobs that are deleted in every way, on a server that is killed meanwhile: all quota is released."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_gone(machine: Machine, name: str) -> bool:
 
 
 def delete_as_kubectl_does(machine: Machine, name: str) -> None:
-    """With kubectl where there is one, else with our own command."""
+    """Delete with kubectl if it is there, else with our own command."""
     if shutil.which("kubectl") is None:
         done = machine.run("delete", "job", name, "--cascade", "foreground")
     else:

@@ -1,4 +1,4 @@
-"""What the fuzz of objects draws: some of every kind is accepted, and then accepted again as it is stored."""
+"""The draws of the object fuzz: some of every kind are accepted, and then accepted again as they are stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.soaking import InTime
 
 @pytest.mark.property
 def test_what_is_accepted_is_accepted_again_as_it_is_stored(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
-    """Otherwise nobody could change it any more, nor take a finalizer from it."""
+    """Otherwise no client could change it any more, nor remove a finalizer from it."""
     seen = set()
     for step in in_time(range(fuzz_inputs * 4)):
         operation = drawn(fuzz_seed, 1, step)

@@ -1,4 +1,4 @@
-"""Gangs on the nodes of a real control plane: placed together, made to make way together, and evicted once."""
+"""Gangs on the nodes of a real control plane: placed together, preempted together, and evicted once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def evictions(machine: Machine, name: str) -> list[tuple[str, str, int]]:
 
 
 def shown(machine: Machine) -> list[str]:
-    """What ``get`` tells of the one gang, without its name and age."""
+    """The output of ``get`` for the one gang, without its name and age."""
     told = machine.run("get", "gwl").stdout.splitlines()
     assert told[0].split() == ["NAME", "PRIORITY", "GANG", "PLACED", "STATE", "AGE"]
     return told[1].split()[1:-1]

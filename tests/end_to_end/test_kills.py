@@ -1,4 +1,6 @@
-"""kill -9 of makeway while jobs run, again and again: they run on, none runs twice, no exit code and no log is lost."""
+"""kill -9 of makeway while jobs run, again and again: they keep running, none runs twice, no exit code or log
+is lost.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ KILLS = 5
 
 
 def begun(machine: Machine) -> dict[str, tuple[int, int]]:
-    """uid -> pid and start of every first process that runs."""
+    """uid -> pid and start time of every running first process."""
     found = {}
     for uid in machine.uids():
         record = read_record(machine.folder / "pods" / uid)
@@ -45,7 +47,7 @@ def test_kill_9_of_makeway_while_twenty_jobs_run(
 
 
 def _round(machine: Machine, folder: Path, number: int, dice: random.Random) -> None:
-    """Some end before the kill, some while nobody looks, some after; one in four is not even started when it comes."""
+    """Some jobs end before the kill, some during the outage, some after; one in four has not started at the kill."""
     codes = {f"r{number}-{n}": dice.choice([0, 0, 7, n + 1]) for n in range(JOBS)}
     for name, code in codes.items():
         seconds = dice.choice([0.1, 0.5, 1.0, 1.8])
@@ -68,7 +70,7 @@ def _round(machine: Machine, folder: Path, number: int, dice: random.Random) -> 
         assert (folder / name).read_text() == f"{name}\n", f"{name} ran twice"
         status = machine.job(name)["status"]
         assert (status.get("succeeded", 0), status.get("failed", 0)) == ((0, 1) if code else (1, 0))
-    for name in codes:  # so that many rounds do not become a test of many Jobs
+    for name in codes:  # so that many rounds do not need many Jobs
         machine.client.delete(JOB_KIND, "default", name, {"propagationPolicy": "Background"})
     machine.until(lambda: machine.uids() == [], "the folders of this round are gone")
 
@@ -121,7 +123,7 @@ def test_a_job_whose_supervisor_is_stuck_is_deleted_in_its_time(machine: Machine
 
 
 def _inside(machine: Machine, name: str) -> list[processes.Process]:
-    """A job that has said ``up``: its supervisor, and all that is below it. The next one waits for its place."""
+    """A job that has printed ``up``: its supervisor, and all processes below. The next one waits for its place."""
     machine.until_running(name)
     machine.until(lambda: machine.log(name) == b"up\n", "it has begun")
     record = read_record(machine.folder / "pods" / machine.pod(name)["metadata"]["uid"])
@@ -135,7 +137,7 @@ def _inside(machine: Machine, name: str) -> list[processes.Process]:
 
 
 def _only_the_next_is_there(machine: Machine, name: str, inside: list[processes.Process]) -> None:
-    machine.until_ended("next")  # this limit is beyond the second of grace and the patience after it
+    machine.until_ended("next")  # this limit is beyond the second of grace and the agent's patience
     assert machine.log("next") == b"ran\n"
     boot = processes.boot_id()
     assert not any(processes.is_alive(each.pid, each.ticks, boot) for each in inside), "quota came after the end"

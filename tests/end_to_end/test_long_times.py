@@ -1,4 +1,4 @@
-"""Times of any length, as people give them: in a Configuration of a whole server, and as options of commands."""
+"""Times of any length from users: in a Configuration of a whole server, and as options of commands."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.end_to_end.machine import Machine, flavor, priority, queue, shell
 
 pytestmark = pytest.mark.slow
 DAY_S, YEAR_S = 86_400, 31_557_600
-MOST = 2**63 // 10**9  # seconds that a duration can hold
+MOST = 2**63 // 10**9  # the greatest duration in seconds
 SPANS = {"25 days": 25 * DAY_S, "10 years": 10 * YEAR_S, "292 years": MOST, "one more": MOST + 1, "no end": 10**30}
 CONFIG = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
 
 
 def all_durations(shape: Record, seconds: int) -> dict[str, Any]:
-    """A Configuration, or a part of one, that says of each of its spans that it is so long."""
+    """A Configuration, or a part of one, in which every duration has this length."""
     said: dict[str, Any] = {}
     for name, field in shape.fields.items():
         if isinstance(field.shape, Leaf) and field.shape.name == "duration":
@@ -46,7 +46,7 @@ def test_a_server_all_of_whose_times_are_long_does_its_work(tmp_path: Path, span
     folder.mkdir()
     settings = all_durations(shape_of(Configuration), SPANS[span])
     assert settings["makeway"]["events"] == {"ttl": f"{SPANS[span]}s"}
-    settings["makeway"]["wakeBatchInterval"] = "0s"  # so long nobody would hear of room
+    settings["makeway"]["wakeBatchInterval"] = "0s"  # with a long interval a wake would come too late
     config.write_text(json.dumps({**CONFIG, **settings}))
     machine = Machine(folder, "--config", str(config), "--node-capacity", "cpu=4,memory=4Gi")
     try:
@@ -70,7 +70,7 @@ def test_a_server_all_of_whose_times_are_long_does_its_work(tmp_path: Path, span
 
 
 def spans_of(command: click.Command, path: str = "") -> Iterator[tuple[str, click.Option]]:
-    """All options that take a span of time, by their command and name."""
+    """All options with a time, by their command and name."""
     if isinstance(command, click.Group):
         for name in command.list_commands(click.Context(command)):
             inner = command.get_command(click.Context(command), name)
@@ -85,7 +85,7 @@ def spans_of(command: click.Command, path: str = "") -> Iterator[tuple[str, clic
 
 
 def spoken(option: click.Option, seconds: int) -> str:
-    """As this option is given: a duration, or a number of seconds."""
+    """The value for this option: a duration, or a number of seconds."""
     takes_number = isinstance(option.type, click.FloatRange | click.IntRange)
     return str(seconds) if takes_number else f"{seconds}s"
 
@@ -123,7 +123,7 @@ def _wait(on: Commands, span: str) -> Result:
 
 
 def _grace(on: Commands, span: str) -> Result:
-    """It ends when it is asked to, and not before it has done what it then does."""
+    """The process ends on request, and not before it has done its last work."""
     name = on.job("trap 'sleep 0.3; exit 0' TERM; echo up; while :; do sleep 0.05; done")
     on.machine.until_running(name)
     on.machine.until(lambda: on.machine.log(name) == b"up\n", "it has begun")
@@ -197,7 +197,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         machine.abandon()
 
 
-REFUSED = {  # from which one on, and in which words
+REFUSED = {  # the first refused value, and the words
     "delete --grace-period": (2**63, "gracePeriodSeconds: is outside the range of int64"),
     "submit --time": (2**31, "is not between a second and 68 years"),
 }
@@ -211,7 +211,7 @@ def test_a_command_takes_any_time_or_says_in_words_why_not(commands: Commands, n
     done = COMMANDS[name](commands, spoken(option, seconds))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.output
     most, words = REFUSED.get(name, TOO_LONG)
-    if seconds < most or isinstance(option.type, click.FloatRange):  # a number of seconds may be without end
+    if seconds < most or isinstance(option.type, click.FloatRange):  # a number of seconds may be infinite
         assert done.exit_code == 0, done.output
     else:
         assert done.exit_code in (1, 2)

@@ -1,4 +1,4 @@
-"""Logs that never end and strangers without number, beside jobs and clients that go on."""
+"""Endless logs and countless unknown connections, beside jobs and clients that go on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.end_to_end.machine import Machine, flavor, job, queue
 
 pytestmark = pytest.mark.slow
 TOKENS = "/api/v1/namespaces/kube-system/secrets"
-FILES = 300  # that the server may have
+FILES = 300  # of the server
 STRANGERS = 400
 
 
@@ -60,7 +60,7 @@ def endless_log(machine: Machine) -> None:
         assert len(client.get(path, params={"tailLines": 1000}).content) <= 2000
         assert len(client.get(path, params={"sinceSeconds": 3600, "limitBytes": 50}).content) == 50
         whole = 0
-        with client.stream("GET", path) as answer:  # it comes to an end, though the log does not
+        with client.stream("GET", path) as answer:  # it ends, though the log does not
             for part in answer.iter_raw():
                 whole += len(part)
         assert whole > 100_000
@@ -89,15 +89,15 @@ def metric(client: httpx2.Client, series: str) -> int:
 
 
 def strangers(machine: Machine) -> None:
-    """More of them than the server has descriptors: clients and new pods notice nothing."""
+    """More connections than the server has descriptors: clients and new pods are not affected."""
     where = urlsplit((machine.folder / "address").read_text("ascii").strip())
     with ExitStack() as stack:
         for number in range(STRANGERS):
             line = stack.enter_context(socket.create_connection((where.hostname or "", where.port or 0), 20))
-            if number % 4 == 0:  # some of them begin to speak
+            if number % 4 == 0:  # some of them begin to send
                 line.sendall(b"\x16\x03\x01")
         with client_of(machine) as client:
-            assert client.get("/api/v1/namespaces").status_code == 200  # all who came before have been let in
+            assert client.get("/api/v1/namespaces").status_code == 200  # all earlier connections have been accepted
             assert metric(client, 'makeway_connections_ended{reason="unknown"') > STRANGERS - FILES // 3
             script = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
             machine.apply(job("beside", sys.executable, "-c", script))

@@ -1,7 +1,7 @@
-"""Random objects of every kind, written in every way over HTTPS, while all of makeway runs, is killed and comes back.
+"""Random objects of every kind, written in every way over HTTPS, while all of makeway runs, is killed and restarts.
 
-Each step is made from a seed, the number of its round and its own number. A failing round is played again with fewer
-steps, and what is left is shown with the settings that replay it:
+Each step is made from a seed, the number of its round and its own number. A failing round is replayed with fewer steps,
+and the rest is printed with the settings that replay it:
 
     MAKEWAY_FUZZ_SEED=… MAKEWAY_FUZZ_FIRST=round MAKEWAY_OBJECT_STEPS=… python -m pytest tests/end_to_end/…
 """
@@ -27,10 +27,10 @@ from tests.end_to_end.operations import Operation, drawn
 from tests.end_to_end.promises import Broken, Key, Ledger, check_alive, check_usage, everything, path_of, sweep
 from tests.soaking import InTime
 
-ROUND = 250  # steps; then all goes, so that a round begins like the first
+ROUND = 250  # steps; then everything is deleted, so that a round begins like the first
 STEPS = 3_000
 STEPS_IN_SOAK = 200_000
-RESTART = 150  # after so many of them; what is kept in memory is judged with the rest
+RESTART = 150  # after so many steps; data in memory is judged with the rest
 HARD = 0.7  # of the restarts: kill -9
 LOOK_AGAIN = 8  # every so many steps the object is read back at once
 REPLAYS_MAX = 30
@@ -38,7 +38,7 @@ SHRINK_SECONDS = 200.0
 Found = AssertionError | Dead
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 QUOTA = {"name": "a", "resources": [{"name": "cpu", "nominalQuota": 3}]}
-STAGE: tuple[tuple[str, Tree], ...] = (  # so that there is a queue in which something runs, until a step spoils it
+STAGE: tuple[tuple[str, Tree], ...] = (  # a queue with running work, until a step spoils it
     ("/api/v1/namespaces", {"metadata": {"name": "n1"}}),
     ("/api/v1/namespaces", {"metadata": {"name": "n2"}}),
     (f"{KUEUE}/resourceflavors", {"metadata": {"name": "a"}}),
@@ -52,7 +52,7 @@ STAGE: tuple[tuple[str, Tree], ...] = (  # so that there is a queue in which som
 
 
 def play(server: Lives, seed: int, round_: int, steps: Sequence[int], before: set[Key], counts: Counter[str]) -> None:
-    """Some steps of a round, with the restart among them, and then the end of everything."""
+    """Some steps of a round, with the restart among them, and then the deletion of everything."""
     ledger = Ledger()
     for path, tree in STAGE:
         server.ask("POST", path, tree)
@@ -123,7 +123,7 @@ def shrunk(steps: Sequence[int], fails: Callable[[Sequence[int]], bool], replays
 
 
 def _fails(scratch: Path, seed: int, round_: int, steps: Sequence[int]) -> Found | None:
-    """What goes wrong with these steps on a server that is new."""
+    """The error of these steps on a new server."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     try:
         with lives(folder) as server:
@@ -136,8 +136,8 @@ def _fails(scratch: Path, seed: int, round_: int, steps: Sequence[int]) -> Found
 
 
 def told(scratch: Path, seed: int, round_: int, steps: Sequence[int], error: Found) -> str:
-    """A failure in words: as few steps as were found to do it, and how to see it again."""
-    end = time.monotonic() + SHRINK_SECONDS  # a soak that waits for longer hears nothing at all
+    """A failure in words: the fewest steps that were found, and how to replay them."""
+    end = time.monotonic() + SHRINK_SECONDS  # a soak would end before a longer search
     fewer = shrunk(steps, lambda some: time.monotonic() < end and _fails(scratch, seed, round_, some) is not None)
     last = _fails(scratch, seed, round_, fewer)
     lines = [f"{step}: {drawn(seed, round_, step)}" for step in fewer]

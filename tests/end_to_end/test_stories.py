@@ -1,6 +1,6 @@
-"""What the examples promise, with real processes: all stories at once on one machine, each in its own namespace.
+"""The promises of the examples, with real processes: all stories at once on one machine, each in its own namespace.
 
-They are one test because the longest, two equals that take turns, is mostly waiting: the others happen meanwhile.
+They are one test because the longest, two equals that take turns, is mostly waiting: the others run meanwhile.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def evictions(workload: Tree) -> dict[str, int]:
 
 
 def preemption(machine: Machine, shared: Path | None) -> None:
-    """The one that runs is told, may end in its own time, and goes on later."""
+    """The running job is told, may end in its own time, and resumes later."""
     machine.apply(*example("preemption/queues.yaml", "preemption/training.yaml"))
     machine.until(lambda: machine.is_running("training", "lab"), "training runs")
     first = machine.pod("training", "lab")["metadata"]["name"]
@@ -80,7 +80,7 @@ def preemption(machine: Machine, shared: Path | None) -> None:
 
 
 def reclaim(machine: Machine, shared: Path | None) -> None:
-    """What was lent comes back, and what had to leave returns when there is something to borrow again."""
+    """Lent quota comes back, and the evicted job returns when it can borrow again."""
     machine.apply(*example("borrowing/queues.yaml", "borrowing/borrower.yaml"))
     machine.until(lambda: len(machine.pods("borrower", "team-b")) == 3, "the borrower has its pods")
     machine.until_running("borrower", "team-b")
@@ -112,7 +112,7 @@ def turns(machine: Machine, shared: Path | None) -> None:
 
 
 def stubborn(machine: Machine, shared: Path | None) -> None:
-    """Who ignores the signal is killed when its time is up, and its quota is free only then."""
+    """A job that ignores the signal is killed when its time is up, and its quota is free only then."""
     machine.apply(namespace("stubborn"), *queue("stubborn", 1, into="stubborn", preemption=LOWER))
     script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
     machine.apply(shell("deaf", script, into="stubborn", grace=3))
@@ -142,7 +142,7 @@ def quick_start(machine: Machine, shared: Path | None) -> None:
 
 
 def parts(machine: Machine, shared: Path | None) -> None:
-    """A job that can do with less runs with less; what its last pods leave is given on."""
+    """A job that can do with less runs with less; quota of its last pods is passed on."""
     machine.apply(namespace("parts"), *queue("parts", 3, into="parts"))
     partial = shell("partial", "sleep $((JOB_COMPLETION_INDEX + 1))", into="parts", parallelism=4, completions=4,
                     completionMode="Indexed")  # fmt: skip
@@ -152,13 +152,13 @@ def parts(machine: Machine, shared: Path | None) -> None:
     assert machine.job("partial", "parts")["spec"]["parallelism"] == 3
     machine.apply(job("after", "true", into="parts"))
     machine.until_ended("after", namespace="parts")
-    assert machine.ended("partial", "parts") == ""  # it was let in beside the pods that are left
+    assert machine.ended("partial", "parts") == ""  # admitted beside the remaining pods
     machine.until_ended("partial", namespace="parts")
     assert machine.job("partial", "parts")["status"]["completedIndexes"] == "0-3"
 
 
 def readiness(machine: Machine, shared: Path | None) -> None:
-    """A Workload says that its pods are ready when their probes do."""
+    """A Workload reports its pods ready when their probes succeed."""
     flag = machine.folder / "ready"
     machine.apply(namespace("ready"), *queue("ready", 1, into="ready"))
     probe = {"exec": {"command": ["test", "-e", str(flag)]}, "periodSeconds": 1}
@@ -172,7 +172,7 @@ def readiness(machine: Machine, shared: Path | None) -> None:
 
 
 def changes(machine: Machine, shared: Path | None) -> None:
-    """The queue and the class of a job that waits may be changed; a Workload that was there first is used."""
+    """The queue and the class of a waiting job may be changed; a prebuilt Workload is used."""
     machine.apply(namespace("changes"), *queue("changes", 1, into="changes", preemption=LOWER))
     machine.apply(shell("holder", "sleep 600", into="changes"))
     machine.until_running("holder", "changes")
@@ -186,7 +186,7 @@ def changes(machine: Machine, shared: Path | None) -> None:
 
 
 def prebuilt(machine: Machine, shared: Path | None) -> None:
-    """A Workload that was there before its job is used for it."""
+    """A Workload that existed before its job is used for it."""
     machine.apply(namespace("prebuilt"), *queue("prebuilt", 1, into="prebuilt"))
     bound = shell("bound", "echo here", into="prebuilt")
     bound["metadata"]["annotations"] = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
@@ -214,7 +214,7 @@ makeway:
 
 
 def unready(machine: Machine, shared: Path | None) -> None:
-    """On a machine of its own: whose pods are not ready in time starts again later, and at last no more."""
+    """On a machine of its own: a workload whose pods are not ready in time is requeued, and at last deactivated."""
     folder = machine.folder.with_name("other")
     folder.mkdir()
     config = machine.folder.with_name("configuration.yaml")
@@ -237,7 +237,7 @@ def unready(machine: Machine, shared: Path | None) -> None:
 
 
 def first_look(machine: Machine, shared: Path | None) -> None:
-    """``make run ONCE=1``: a server of its own, which is gone at the end with all it ran."""
+    """``make run ONCE=1``: a temporary server, which is gone at the end with everything it ran."""
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "makeway", "demo", "--once"], capture_output=True, text=True, timeout=120, check=False,
@@ -284,7 +284,7 @@ def test_all_stories(machine: Machine, request: pytest.FixtureRequest) -> None:
 
 
 def _what_kubectl_tells(machine: Machine) -> None:
-    """The story of the preemption, for whoever asks kubectl."""
+    """The story of the preemption, in the output of kubectl."""
     if shutil.which("kubectl") is None:
         return
     config = machine.folder.with_name("kubeconfig")

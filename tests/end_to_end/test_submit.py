@@ -31,7 +31,7 @@ def test_commands_as_jobs(machine: Machine) -> None:
 
 
 def exit_codes(machine: Machine) -> None:
-    """What it prints comes out here, where it was submitted, and so does its exit code."""
+    """Output and exit code of a job are those of the command that submitted it."""
     done = machine.run("submit", "--name", "seven", "--env", "WORD=a $(b) c", "--", "sh", "-c",
                        'pwd; echo "$WORD"; echo err >&2; exit 7')  # fmt: skip
     assert (done.returncode, done.stdout) == (7, f"{os.getcwd()}\na $(b) c\nerr\n")
@@ -71,7 +71,7 @@ def cancelled(machine: Machine) -> None:
 
 
 def preempted(machine: Machine) -> None:
-    """It says so, and goes on when it runs again."""
+    """It reports the preemption, and goes on when it runs again."""
     script = 'trap "exit 0" TERM; echo begins; sleep 3 & wait $!; echo ends'
     command = [sys.executable, "-m", "makeway", "submit", "--data", str(machine.folder), "--cpu", "9", "--name", "low"]
     with subprocess.Popen(
@@ -82,7 +82,7 @@ def preempted(machine: Machine) -> None:
         assert low.stdout.readline() == "begins\n"
         machine.apply(job("high", "sleep", "0.5", cpu="9", priority="high"))
         printed, told = low.communicate(timeout=60)
-    rest = [line for line in printed.splitlines() if line != "Terminated"]  # a shell may say so of its child
+    rest = [line for line in printed.splitlines() if line != "Terminated"]  # a shell may print that about its child
     assert (low.returncode, rest) == (0, ["begins", "ends"])
     assert "low: makes way: " in told
 
@@ -91,7 +91,7 @@ def preempted(machine: Machine) -> None:
 
 
 class Terminal:
-    """Somebody at a keyboard."""
+    """A user at a keyboard."""
 
     def __init__(self, master: int) -> None:
         self._master = master
@@ -104,7 +104,7 @@ class Terminal:
             if select.select([self._master], [], [], 0.1)[0]:
                 try:
                     self.shown += os.read(self._master, 4096).decode(errors="replace")
-                except OSError:  # nobody is at the other end any more
+                except OSError:  # the other end is closed
                     time.sleep(0.1)
 
     def type(self, text: str) -> None:
@@ -135,7 +135,7 @@ def at_terminal(machine: Machine, *arguments: str) -> Iterator[tuple[Terminal, s
 
 
 def interrupted(machine: Machine) -> None:
-    """Ctrl-C asks: go on following, let it go on alone, or cancel it."""
+    """Ctrl-C asks: follow it on, let it run alone, or cancel it."""
     with at_terminal(machine, "submit", "--name", "asked", "--", "sh", "-c", "echo begun; sleep 600") as (
         terminal,
         process,

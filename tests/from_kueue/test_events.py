@@ -37,7 +37,7 @@ def events_api(server: Living) -> Iterator[Any]:
 
 
 def newer(name: str, **changes: Any) -> Tree:
-    """An event of the younger group, as its recorders send it."""
+    """An event of the newer group, as its recorders send it."""
     about = {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "default"}
     whole = {
         "metadata": {"name": name}, "regarding": about, "reason": "Told", "action": "Tell", "note": "words",

@@ -1,7 +1,7 @@
-"""What clients of Kueue rely on: which Jobs are managed, what a deleted ClusterQueue leaves, one admission at a time.
+"""What clients of Kueue rely on: managed Jobs, the effects of a deleted ClusterQueue, one admission at a time.
 
-Raw HTTP to two whole control planes, one for each configuration. Nothing waits for a time: where something must not
-happen, the engine is first seen to have done what came after it.
+Raw HTTP to two whole control planes, one for each configuration. No test waits for a time: if something must not
+happen, the test first waits for the engine's reaction to a later change.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def child(name: str, uid: str, *, queue: str = "", **owner: str) -> Tree:
 
 
 def is_suspended(server: Living, tree: Tree) -> bool:
-    """As the server answers its creation."""
+    """The value in the server's answer to the creation."""
     found: bool = post(server, JOBS, tree)["spec"]["suspend"]
     return found
 
@@ -175,7 +175,7 @@ def test_a_job_of_a_managed_job_has_no_workload_of_its_own_and_is_not_suspended(
 
 
 def test_an_owner_that_is_not_there_keeps_no_job_from_being_managed(managing: Living) -> None:
-    """Its controller never sees most of them: the garbage collector takes what a Job owns that is gone."""
+    """A controller never sees most of them: the garbage collector removes Jobs of missing owners."""
     assert is_suspended(managing, child("orphan", "an-earlier-one"))
     until(lambda: is_gone(managing, f"{JOBS}/orphan"))
 
@@ -185,7 +185,7 @@ def test_an_owner_that_is_not_there_keeps_no_job_from_being_managed(managing: Li
 
 @pytest.fixture(scope="module")
 def check(managing: Living) -> str:
-    """An AdmissionCheck that is active, and that nobody decides."""
+    """An active AdmissionCheck without a controller."""
     tree = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck", "metadata": {"name": "audit"}}
     path = f"{QUEUEING}/admissionchecks"
     post(managing, path, {**tree, "spec": {"controllerName": "example.com/audit"}})

@@ -1,4 +1,4 @@
-"""What a dashboard for Kueue reads from ``/metrics`` of a real server: the peer's labels, values and ends of series."""
+"""What a Kueue dashboard reads from ``/metrics`` of a real server: the labels, values and ends of Kueue's series."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
 
 
 def series(server: Living, family: str, **labels: str) -> dict[tuple[str, ...], float]:
-    """The values of a family, where the given labels have these values, by the values of its other labels."""
+    """The values of a family where the given labels have these values, by the values of its other labels."""
     found = {}
     for line, value in server.metrics().items():
         name, _, inside = line.partition("{")
@@ -188,7 +188,7 @@ def test_unadmitted_workloads_are_counted_by_reason_and_underlying_cause(server:
     local = {"name": "why", "namespace": "default", "cluster_queue": "why"}
     assert series(server, "kueue_local_queue_unadmitted_workloads", **local) == expected
     change(server, f"{QUEUEING}/clusterqueues/why", {"stopPolicy": "Hold"})
-    suspended = {("NoReservation", "Suspended"): 3}  # the one that had a reservation loses it
+    suspended = {("NoReservation", "Suspended"): 3}  # the one with a reservation loses it
     until(lambda: series(server, "kueue_unadmitted_workloads", cluster_queue="why") == suspended)
 
 

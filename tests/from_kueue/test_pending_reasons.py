@@ -1,4 +1,4 @@
-"""What clients of a whole server are told about workloads that wait: present, and said to each of them."""
+"""Reasons for waiting that clients of a whole server see: every waiting workload has one of its own."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def conditions(server: Living, name: str) -> dict[str, tuple[str, str, str]]:
 
 
 def says(server: Living, name: str) -> tuple[str, str]:
-    """Reason and message of QuotaReserved=False."""
+    """The reason and message of QuotaReserved=False."""
     found = conditions(server, name).get("QuotaReserved", ("", "", ""))
     return found[1:] if found[0] == "False" else ("", "")
 
 
 def full(server: Living, name: str, **spec: Any) -> None:
-    """A queue of one core, which one workload holds."""
+    """A queue of one core, held by one workload."""
     server.create(*queue(name, cpu=1, **spec), workload(f"{name}-holds", queue=name))
     until(lambda: f"{name}-holds" in server.holding())
 

@@ -1,5 +1,6 @@
-"""Refusals and warnings that clients of Kueue meet: 422 with all causes where its webhooks say 403, and a plain word
-about each part that is not built."""
+"""Refusals and warnings for clients of Kueue: 422 with all causes where Kueue's webhooks answer 403, and a plain
+message about each part that is not built.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
 
 
 def causes(answer: httpx2.Response) -> dict[str, str]:
-    """The path and reason of every mistake that a refusal names."""
+    """The path and reason of every mistake in a refusal."""
     assert answer.status_code == 422, answer.text
     status = answer.json()
     assert (status["kind"], status["status"], status["reason"], status["code"]) == ("Status", "Failure", "Invalid", 422)
@@ -127,7 +128,7 @@ def warnings(answer: httpx2.Response) -> str:
 
 
 def inactive(server: Living, name: str, spec: Tree) -> str:
-    """Why a queue of this spec admits nobody."""
+    """Why a queue of this spec admits nothing."""
     assert server.client.post(QUEUES, json={"metadata": {"name": name}, "spec": spec}).status_code == 201
 
     def reasons() -> list[str]:

@@ -1,4 +1,4 @@
-"""Queues of different weights reclaim while their victims leave: a client that creates Jobs, and runs them (S-9.14)."""
+"""Queues of different weights reclaim while their victims leave: a client creates Jobs, and runs them (S-9.14)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def work(name: str, where: str, priority: str) -> Tree:
 
 
 class JobRunner:
-    """Says of Jobs what a Job controller says: one that is not suspended has a pod, which leaves when it is let go."""
+    """Reports on Jobs as a Job controller does: one that is not suspended has a pod, until the test lets it go."""
 
     def __init__(self, server: Living) -> None:
         self._server = server
@@ -74,7 +74,7 @@ def running(server: Living) -> Counter[str]:
 
 
 def evicted(server: Living) -> Counter[str]:
-    """How often workloads of each queue were, by what their status counts."""
+    """How often workloads of each queue were evicted, by the counts in their status."""
     found: Counter[str] = Counter()
     for each in server.items(WORKLOADS):
         stats = each.get("status", {}).get("schedulingStats", {}).get("evictions", [])

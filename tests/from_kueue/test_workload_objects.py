@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
 
 
 def as_go_writes(tree: Any) -> Any:
-    """A pod template, or what holds one, after it went through Go's structs."""
+    """A pod template, or what holds one, after a round trip through Go's structs."""
     if isinstance(tree, list):
         return [as_go_writes(each) for each in tree]
     if not isinstance(tree, dict):
@@ -46,7 +46,7 @@ def as_go_writes(tree: Any) -> Any:
 
 
 def written_back(server: Living, path: str, change: Callable[[Tree], None], part: str) -> Tree:
-    """Read, send a part of the spec through Go's structs, change, replace; again where others were quicker."""
+    """Read, send a part of the spec through Go's structs, change, replace; again after a conflict."""
     for _ in range(50):
         tree = server.get(path)
         tree["spec"][part] = as_go_writes(tree["spec"][part])
@@ -198,7 +198,7 @@ def test_a_pod_is_written_back(server: Living) -> None:
 
 
 def empty_within(tree: Any, path: str = "") -> Iterator[str]:
-    """Where lists and maps are empty."""
+    """The paths of empty lists and maps."""
     steps = enumerate(tree) if isinstance(tree, list) else tree.items() if isinstance(tree, dict) else ()
     for name, each in steps:
         here = f"{path}.{name}"
@@ -215,7 +215,7 @@ def test_no_empty_lists_and_maps_are_shown_that_kubernetes_omits(server: Living)
     until(lambda: "shown" in server.holding(), "its admission")
     kept = {"emptyDir", "securityContext", "resources", "metadata", "selector", "namespaceSelector", "spec", "status",
             "uncountedTerminatedPods"}  # fmt: skip
-    fields = {"f:", "k:", "v:"}  # who owns a field is told by empty maps
+    fields = {"f:", "k:", "v:"}  # ownership of a field is an empty map
     paths = [
         WORKLOADS, JOBS, PODS, f"{QUEUEING}/clusterqueues", f"{QUEUEING}/resourceflavors", f"{QUEUEING}/localqueues",
         "/apis/policy/v1/namespaces/default/poddisruptionbudgets", "/api/v1/namespaces", EVENTS,

@@ -1,4 +1,4 @@
-"""A makeway of its own for every worker of the tests, and the kubectls there are: 1.37, and the one on PATH."""
+"""A makeway for every worker of the tests, and the available kubectls: 1.37, and the one on PATH."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ STOP_SECONDS = 30
 
 
 def kubectls() -> dict[str, Path]:
-    """By version; of two of one version the one that the tests fetched."""
+    """The kubectls by version; of two with one version the one that the tests fetched."""
     found = [path for path in (on_path(), kubectl.cached()) if path is not None and path.is_file()]
     return {version: path for path in found if (version := version_of(path))}
 
 
 @dataclass(frozen=True)
 class Makeway:
-    """A server that runs, as a process."""
+    """A running server, as a process."""
 
     folder: Path
     admin: str  # kubeconfigs
@@ -73,5 +73,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Makeway]:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kubectl keeps what it learned about a server: once for all tests."""
+    """kubectl's cache of a server: one for all tests."""
     return tmp_path_factory.mktemp("home")

@@ -1,6 +1,6 @@
-"""Writes into transcripts what their commands print today: ``python -m tests.kubectl.record NAME …``.
+"""Writes the present output of commands into transcripts: ``python -m tests.kubectl.record NAME …``.
 
-What comes out is to be read, line by line, before it is believed. A step that is tried again keeps what it expected.
+The result must be read, line by line, before it is believed. A step that is tried again keeps what it expected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.kubectl.transcripts import Transcript, read
 
 
 def together(printed: dict[str, str]) -> list[str]:
-    """What several kubectls printed, as one text; lines of one of them begin with its version."""
+    """The output of several kubectls as one text; lines of one of them begin with its version."""
     texts = {version: text.split("\n") if text else [] for version, text in sorted(printed.items())}
     if len(set(map(tuple, texts.values()))) == 1:
         return next(iter(texts.values()))

@@ -1,4 +1,4 @@
-"""Stages for transcripts on a server that runs."""
+"""Stages for transcripts on a running server."""
 
 from __future__ import annotations
 

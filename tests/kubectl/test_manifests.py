@@ -1,6 +1,6 @@
-"""Manifests as Kueue publishes them, applied with kubectl where nothing else is, each with what it rests on.
+"""Manifests that Kueue publishes, applied with kubectl on an otherwise empty server, each with its requirements.
 
-What must come of them stands in their README. One server does for all: it is emptied before each of them.
+Their README says what must come of them. One server is used for all, and emptied before each of them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SILENT = "kept, but without effect"
 @dataclass(frozen=True)
 class Case:
     file: str
-    made: tuple[str, ...]  # what kubectl says of each document that it could apply
+    made: tuple[str, ...]  # what kubectl prints for each document that it could apply
     rests_on: tuple[str, ...] = ()
-    says: tuple[str, ...] = ()  # besides: warnings, and what is wrong
+    says: tuple[str, ...] = ()  # besides: warnings and errors
     refused: bool = False
     active: tuple[tuple[str, str], ...] = ()  # queue -> reason of its condition Active
-    admitted: tuple[int, ...] = ()  # pods of each workload that gets in
+    admitted: tuple[int, ...] = ()  # the pods of each admitted workload
 
 
 def queueing(kind: str, *names: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A second client: the official one for Python lists, watches, writes and patches, without knowing whom it talks to."""
+"""A second client: the official one for Python lists, watches, writes and patches, unchanged."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_typed_objects_are_created_read_patched_listed_and_deleted(api: Any) -> 
 
 
 def replaced(jobs: Any, name: str, annotations: dict[str, str]) -> Any:
-    """Read, change, write back; and again where a controller has written in between, as every client must."""
+    """Read, change, write back; and again after a conflict with a controller, as every client must."""
     for _ in range(20):
         found = jobs.read_namespaced_job(name, NAMESPACE)
         found.metadata.annotations = annotations

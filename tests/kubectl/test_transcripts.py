@@ -1,4 +1,4 @@
-"""kubectl as the judge: every verb with every kubectl there is, every transcript with the newest of them.
+"""kubectl as the judge: every verb with every available kubectl, every transcript with the newest one.
 
 ``MAKEWAY_KUBECTLS=all`` runs every transcript with every kubectl.
 """

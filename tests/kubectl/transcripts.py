@@ -59,7 +59,7 @@ class Step:
     command: str
     is_tried_again: bool
     printed: list[tuple[str | None, str]] = field(default_factory=list)
-    before: list[str] = field(default_factory=list)  # lines for readers, and files, as they stand in the transcript
+    before: list[str] = field(default_factory=list)  # comments and files, as they stand in the transcript
 
     def expected(self, version: str) -> str:
         tag = max((each for each in TAGS if minor(each) <= minor(version)), key=minor, default=TAGS[0])
@@ -109,7 +109,7 @@ def read(path: Path) -> Transcript:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a transcript runs: a folder, and what its commands know."""
+    """The place where a transcript runs: a folder, and what its commands know."""
 
     folder: Path
     kubectl: Path
@@ -131,7 +131,7 @@ class Stage:
             (self.folder / name).write_text(self._filled(text))
 
     def run(self, command: str) -> str:
-        """What a command prints, with what differs on every run put into words."""
+        """Return the output of a command, with values that differ on every run replaced by words."""
         done = subprocess.run(
             ["/bin/sh", "-c", self._filled(command)], cwd=self.folder, env=self._environment(), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=COMMAND_SECONDS,
@@ -157,7 +157,7 @@ class Stage:
         return text
 
     def printed(self, step: Step) -> str:
-        """What a step prints; of one that is tried again the first that is expected, else the last."""
+        """Return the output of a step; of one that is tried again the first expected output, else the last."""
         expected, until = step.expected(self.version), time.monotonic() + PATIENCE_SECONDS
         while True:
             text = self.run(step.command)

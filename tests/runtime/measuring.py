@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import WORKLOAD, Ref
 from makeway.core.model import Millis, QueueName
 from makeway.runtime.metrics.exposition import Counter
 from makeway.runtime.metrics.registry import MetricsRegistry
@@ -60,7 +60,7 @@ def refreshed(*objects: Any, **settings: Any) -> MetricsRegistry:
 
 def look(metrics: MetricsRegistry, view: FakeView, *queues: str) -> None:
     metrics.touch(map(QueueName, queues or view.state.tree.queues))
-    for each in view.all("Workload"):
+    for each in view.all(WORKLOAD):
         metrics.seen(Ref.of(each).key, each)
     metrics.refresh(view)
 

@@ -14,7 +14,7 @@ from makeway.api.conditions import find, is_true
 from makeway.api.objects.queueing import ClusterQueue
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import NOTHING, Controller, Outcome, Ref, View
+from makeway.controllers.contract import NOTHING, WORKLOAD, Controller, Outcome, Ref, View
 from makeway.controllers.standard import standard
 from makeway.core.model import Millis, QueueName, WorkloadKey
 from makeway.core.policy import Policy
@@ -299,7 +299,7 @@ def test_a_workload_that_its_job_makes_anew_is_known_at_once() -> None:
     play.settle()
     second = play.store.get(KIND, "default", first.name)
     assert second.uid != first.uid
-    known = play.engine.view.get(Ref("Workload", "default", first.name))
+    known = play.engine.view.get(Ref(WORKLOAD, "default", first.name))
     assert known is not None
     assert known.metadata.uid == second.uid
     play.store.delete(KIND, "default", "h")

@@ -13,7 +13,7 @@ from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.kubernetes import Event
 from makeway.api.validation import validate
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Note, Ref
+from makeway.controllers.contract import CLUSTER_QUEUE, WORKLOAD, Note, Ref
 from makeway.core.model import Millis
 from makeway.runtime import events
 from makeway.runtime.events import Recorder, source_of
@@ -23,7 +23,7 @@ from tests.runtime.wires import cluster_queue, workload
 
 EVENTS = kind_of(Event)
 NOON = Millis(1_767_268_800_000)
-ABOUT = Ref("Workload", "team", "train")
+ABOUT = Ref(WORKLOAD, "team", "train")
 
 
 class Recording:
@@ -95,8 +95,8 @@ def test_a_note_becomes_an_event_that_says_who_about_whom_and_when() -> None:
 
 def test_an_object_without_a_namespace_has_its_events_in_the_default_one() -> None:
     recording = Recording()
-    recording.objects[Ref("ClusterQueue", "", "q")] = cluster_queue()
-    recording.tell(about=Ref("ClusterQueue", "", "q"))
+    recording.objects[Ref(CLUSTER_QUEUE, "", "q")] = cluster_queue()
+    recording.tell(about=Ref(CLUSTER_QUEUE, "", "q"))
     recording.step()
     (event,) = recording.stored()
     assert (event.metadata.namespace, event.involved_object.namespace) == ("default", "")
@@ -104,7 +104,7 @@ def test_an_object_without_a_namespace_has_its_events_in_the_default_one() -> No
 
 def test_an_object_that_is_gone_has_its_event_all_the_same() -> None:
     recording = Recording()
-    recording.tell(about=Ref("Workload", "team", "gone"))
+    recording.tell(about=Ref(WORKLOAD, "team", "gone"))
     recording.step()
     (event,) = recording.stored()
     assert (event.involved_object.name, event.involved_object.uid) == ("gone", "")
@@ -121,7 +121,7 @@ def test_an_object_that_is_gone_has_its_event_all_the_same() -> None:
     ],
 )
 def test_the_source_is_the_one_that_scripts_know(kind: str, type: str, reason: str, source: str) -> None:
-    assert source_of(Note(Ref(kind, "team", "a"), type, reason, "")) == source
+    assert source_of(Note(Ref.named(kind, "team", "a"), type, reason, "")) == source
 
 
 # --- the same again ---------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_a_name_that_is_taken_is_not_the_end_of_it() -> None:
 
 
 def many(
-    recording: Recording, count: int, about: Callable[[int], Ref] = lambda i: Ref("Workload", "team", f"w-{i}")
+    recording: Recording, count: int, about: Callable[[int], Ref] = lambda i: Ref(WORKLOAD, "team", f"w-{i}")
 ) -> None:
     for i in range(count):
         recording.tell(f"message {i}", about=about(i))
@@ -220,7 +220,7 @@ def test_of_one_object_only_so_many_are_new_in_a_time() -> None:
     assert recording.recorder.lost == 100 - events.OBJECT_BURST
     recording.pass_ms(2 * events.OBJECT_EVERY_MS)
     many(recording, 100, lambda i: ABOUT)
-    recording.tell("about another", about=Ref("Workload", "team", "b"))
+    recording.tell("about another", about=Ref(WORKLOAD, "team", "b"))
     recording.step(10)
     assert len(recording.stored()) == events.OBJECT_BURST + 2 + 1
 
@@ -228,7 +228,7 @@ def test_of_one_object_only_so_many_are_new_in_a_time() -> None:
 def test_all_together_only_so_many_are_new_in_a_time() -> None:
     recording = Recording()
     for _ in range(4):
-        many(recording, 900, lambda i: Ref("Workload", "team", f"w-{len(recording.calls)}-{i}"))
+        many(recording, 900, lambda i: Ref(WORKLOAD, "team", f"w-{len(recording.calls)}-{i}"))
         recording.step(40)
     assert len(recording.stored()) == events.ALL_BURST == 3600 - recording.recorder.lost
 
@@ -276,9 +276,9 @@ def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "KNOWN_MAX", 10)
     recording = Recording()
     for i in range(30):
-        recording.tell(about=Ref("Workload", "team", f"w-{i}"))
+        recording.tell(about=Ref(WORKLOAD, "team", f"w-{i}"))
         recording.step()
-    recording.tell(about=Ref("Workload", "team", "w-0"))
+    recording.tell(about=Ref(WORKLOAD, "team", "w-0"))
     recording.pass_ms(events.REPEATS_MS)
     assert recording.recorder.lost == 0
     assert len(recording.stored()) == 31, "the first one is not known any more, and is told anew"
@@ -292,7 +292,7 @@ def test_without_notes_nothing_happens() -> None:
 
 def test_long_names_and_messages_are_cut() -> None:
     recording = Recording()
-    recording.tell("x" * 5000, about=Ref("Workload", "team", "w" * 253))
+    recording.tell("x" * 5000, about=Ref(WORKLOAD, "team", "w" * 253))
     recording.step()
     (event,) = recording.stored()
     assert len(event.message) == events.MESSAGE_BYTES_MAX

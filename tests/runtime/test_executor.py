@@ -11,14 +11,14 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import Cohort, CohortSpec
 from makeway.api.problems import Problem
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Action, Change, Create, Delete, Ref
+from makeway.controllers.contract import COHORT, Action, Change, Create, Delete, Ref
 from makeway.core.model import Millis
 from makeway.runtime.executor import ATTEMPTS_MAX, Call, Executor, WriteAnswer, called
 from makeway.runtime.informers import Informers
 from makeway.runtime.objects import ObjectCache
 from makeway.runtime.ports import Conflict, NotFound, TimedOut, TooLarge, Unavailable
 
-A, B = Ref("Cohort", "", "a"), Ref("Cohort", "", "b")
+A, B = Ref(COHORT, "", "a"), Ref(COHORT, "", "b")
 NOW = Millis(1_000_000)
 
 
@@ -85,11 +85,11 @@ class World:
     def parent(self, ref: Ref = A) -> str:
         return str(self.stored(ref).spec.parent_name)
 
-    def known(self, ref: Ref = A) -> str:
+    def known(self, ref: Ref[Cohort] = A) -> str:
         value = self.objects.get(ref)
         return "" if value is None else str(value.spec.parent_name)
 
-    def expected(self, ref: Ref = A) -> str:
+    def expected(self, ref: Ref[Cohort] = A) -> str:
         value = self.objects.expected(ref)
         return "" if value is None else str(value.spec.parent_name)
 
@@ -258,7 +258,7 @@ def test_creating_is_tried_again_when_somebody_seemed_quicker() -> None:
     assert world.done == []
     world.work(NOW + 1000)
     assert world.done == [("new", True)]
-    assert world.stored(Ref("Cohort", "", "new")).metadata.name == "new"
+    assert world.stored(Ref(COHORT, "", "new")).metadata.name == "new"
 
 
 def test_deleting_takes_it_out_and_deleting_what_is_gone_is_done() -> None:

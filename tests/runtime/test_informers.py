@@ -15,7 +15,7 @@ from makeway.adapters.simulator.store import MemoryStore
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import Cohort
 from makeway.api.versions import Kind, kind_of
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import COHORT, Ref
 from makeway.core.model import Millis
 from makeway.runtime import informers
 from makeway.runtime.informers import Informer, Informers, watched_kinds
@@ -82,7 +82,7 @@ class Play:
         return self.informer.poll(self.now)
 
     def known(self) -> dict[str, str]:
-        return {each.metadata.name: each.spec.parent_name for each in self.objects.all("Cohort")}
+        return {each.metadata.name: each.spec.parent_name for each in self.objects.all(COHORT)}
 
     def stored(self) -> dict[str, str]:
         return {each.name: each.value().spec.parent_name for each in MemoryStore.list(self.store, KIND).items}
@@ -202,7 +202,7 @@ def test_a_removal_that_comes_late_does_not_take_its_successor() -> None:
     play.poll()
     play.poll()
     assert play.known() == {"a": ""}
-    [known] = play.objects.all("Cohort")
+    [known] = play.objects.all(COHORT)
     assert known.metadata.uid == again.uid
 
 
@@ -243,7 +243,7 @@ def test_who_went_and_came_back_while_nobody_looked_is_another(play: Play) -> No
     again = play.create("a")
     play.store.compact()
     play.poll()
-    [known] = play.objects.all("Cohort")
+    [known] = play.objects.all(COHORT)
     assert known.metadata.uid == again.uid
 
 

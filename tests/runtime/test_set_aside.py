@@ -15,7 +15,21 @@ from makeway.api.objects.kubernetes import Pod, PodDisruptionBudget, view
 from makeway.api.objects.pods import PodSpec
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Action, Change, Controller, Note, Outcome, Ref, View
+from makeway.controllers.contract import (
+    CLUSTER_QUEUE,
+    COHORT,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    RESOURCE_FLAVOR,
+    WORKLOAD,
+    Action,
+    Change,
+    Controller,
+    Note,
+    Outcome,
+    Ref,
+    View,
+)
 from makeway.controllers.pods import scheduling as pod_scheduling
 from makeway.controllers.standard import standard
 from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
@@ -33,7 +47,7 @@ from tests.unreadable import SPREAD, UNREADABLE, put_past
 
 NOON = Millis(1_767_268_800_000)
 HOUR = 3_600_000
-BAD = Ref("Workload", "default", "bad")
+BAD = Ref(WORKLOAD, "default", "bad")
 
 
 class Play:
@@ -124,7 +138,7 @@ def ref_of(tree: dict[str, Any]) -> Ref:
         if not tree["apiVersion"].startswith("scheduling.k8s.io/v1alpha1")
         else "Workload.scheduling.k8s.io"
     )
-    return Ref(kind, tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
+    return Ref.named(kind, tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
 
 
 @pytest.mark.parametrize("comes_late", [False, True], ids=["at the start", "later"])
@@ -218,7 +232,7 @@ def test_one_that_can_be_read_no_more_counts_for_what_it_did() -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [Ref("ResourceFlavor", "", "f"), Ref("ClusterQueue", "", "borrows"), Ref("Cohort", "", "all")],
+    [Ref(RESOURCE_FLAVOR, "", "f"), Ref(CLUSTER_QUEUE, "", "borrows"), Ref(COHORT, "", "all")],
     ids=lambda bad: bad.kind,
 )
 def test_a_workload_goes_on_when_what_it_needs_can_be_read_again_beside_another_change(bad: Ref) -> None:
@@ -323,7 +337,7 @@ def test_a_pod_that_cannot_be_read_is_expected_by_its_budget_and_not_healthy() -
     kind = kind_of(PodDisruptionBudget)
     status = play.store.get(kind, "default", "b").tree()["status"]
     assert (status["expectedPods"], status["currentHealthy"]) == (1, 0)
-    assert Ref("PodDisruptionBudget", "default", "b") not in {known for known, _, _ in play.engine.set_aside.all()}
+    assert Ref(POD_DISRUPTION_BUDGET, "default", "b") not in {ref for ref, _, _ in play.engine.set_aside.all()}
 
 
 def test_a_pod_for_which_no_place_can_be_sought_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +351,7 @@ def test_a_pod_for_which_no_place_can_be_sought_waits_alone(monkeypatch: pytest.
     monkeypatch.setattr(pod_scheduling, "cycle", fails)
     play = Play(NODE, GOOD_POD, {**GOOD_POD, "metadata": {"name": "bad", "namespace": "default"}})
     play.run()
-    bad = Ref("Pod", "default", "bad")
+    bad = Ref(POD, "default", "bad")
     assert [play.pod(name).node_name for name in ("good", "bad")] == ["here", ""]
     assert len(play.told(bad)) == 1
     monkeypatch.undo()
@@ -490,7 +504,7 @@ def test_a_part_that_gives_up_later_is_tried_again_soon_and_puts_off_no_other() 
 def test_of_many_the_oldest_are_forgotten() -> None:
     snapshot = aside(metrics=MetricsRegistry())
     for number in range(10_050):
-        snapshot.put(Ref("Pod", "default", f"p{number}"), "node", ValueError("x"), NOON, again=False)
+        snapshot.put(Ref(POD, "default", f"p{number}"), "node", ValueError("x"), NOON, again=False)
     assert len(snapshot.all()) == 10_000
     assert ("Pod", "default", "p0") not in {ref for ref, _, _ in snapshot.all()}
 

@@ -18,7 +18,7 @@ from makeway.api.objects.kubernetes import Job, LimitRange, Namespace
 from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from makeway.api.objects.workload import Workload
 from makeway.api.versions import find_kind, kind_of
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import JOB, WORKLOAD, Ref
 from makeway.core.cycle.cycle import carry_out, decide, heads
 from makeway.core.lowering import load_state
 from makeway.core.model import Millis, QueueName, WorkloadKey
@@ -279,7 +279,7 @@ def test_jobs_are_looked_at_when_the_labels_of_their_namespace_change() -> None:
     play = Play(namespace("mine"), namespace("mineral"), mine, other)
     play.patch(Namespace, "mine", {"metadata": {"labels": LABEL}})
     play.take_in()
-    assert [ref for ref in play.updates.follow_ups.enqueued if ref.kind == "Job"] == [Ref("Job", "mine", "j")]
+    assert [ref for ref in play.updates.follow_ups.enqueued if ref.kind == "Job"] == [Ref(JOB, "mine", "j")]
     play.forget()
     play.patch(Namespace, "mine", {"metadata": {"annotations": LABEL}})
     play.take_in()
@@ -291,7 +291,7 @@ def test_jobs_are_looked_at_when_their_namespace_is_seen_after_them() -> None:
     play = Play(late)
     play.store.load([namespace("late")])
     play.take_in()
-    assert Ref("Job", "late", "j") in play.updates.follow_ups.enqueued
+    assert Ref(JOB, "late", "j") in play.updates.follow_ups.enqueued
 
 
 def test_s4_6_a_stopped_queue_that_starts_is_woken_and_what_it_wakes_may_go() -> None:
@@ -417,7 +417,7 @@ def test_s3_3_a_stopped_local_queue_has_nobody_waiting_until_it_starts() -> None
     play.patch(LocalQueue, "la", {"spec": {"stopPolicy": "Hold"}})
     assert play.woken() == set()
     assert (play.stands("w"), play.stands("h")) == ("nowhere", "holds")
-    assert Ref("Workload", "default", "h") in play.updates.follow_ups.enqueued, "it may have to leave"
+    assert Ref(WORKLOAD, "default", "h") in play.updates.follow_ups.enqueued, "it may have to leave"
     play.patch(LocalQueue, "la", {"spec": {"stopPolicy": "None"}})
     play.woken()
     assert play.stands("w") == "waits in a"
@@ -573,5 +573,5 @@ def test_what_nothing_depends_on_is_looked_at_and_wakes_nobody() -> None:
     play = Play(waits())
     play.put(waits("w", "a", condition("QuotaReserved", False, "WaitingForQuota")))
     assert play.woken() == set()
-    assert Ref("Workload", "default", "w") in play.updates.follow_ups.enqueued
+    assert Ref(WORKLOAD, "default", "w") in play.updates.follow_ups.enqueued
     assert play.updates.follow_ups.backoffs.get(WorkloadKey("default/w")) is None

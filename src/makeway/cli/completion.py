@@ -1,6 +1,6 @@
 """Shell completion: the script for a shell, kinds that makeway knows, and names that the server has.
 
-Names are asked for with little patience: who presses Tab must not wait for a server that is away.
+Requests for names have a short timeout: a user who presses Tab must not wait for a server that is away.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def completion(shell: str) -> None:
 
 
 def complete_objects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """A kind first, then names of that kind; also KIND/NAME."""
+    """Complete a kind first, then names of that kind; also KIND/NAME."""
     words: tuple[str, ...] = ctx.params.get(param.name or "") or ()
     kind, slash, start = incomplete.partition("/")
     if slash:
@@ -69,7 +69,7 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 
 def complete_names_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Names of one kind."""
+    """Complete names of one kind."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(name) for name in _names(ctx, kind) if name.startswith(incomplete)]

@@ -1,8 +1,8 @@
-"""Which commands there are, by the groups of the help.
+"""The list of commands, by the groups of the help.
 
-A command is a function with ``@click.command`` or ``@click.group`` in a folder of its group, and the first sentence of
-its docstring is its line in the help. Both are read from the text of the modules: a help imports no command, a call
-none but its own, and a new command is listed as soon as it is written.
+A command is a function with ``@click.command`` or ``@click.group`` in the folder of its group; the first sentence of
+its docstring is its line in the help. Both are read from the text of the modules: the help imports no command, a
+command imports only itself, and a new command is listed as soon as it is written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-GROUPS: Mapping[str, tuple[str, ...]] = {  # as the help calls them, and the folders of their commands
+GROUPS: Mapping[str, tuple[str, ...]] = {  # group in the help -> folders of its commands
     "Jobs and queues": ("cli/jobs",),
     "Objects": ("cli/objects",),
     "Server": ("cli/server",),
@@ -24,7 +24,7 @@ _COMMAND = re.compile(r'\n@click\.(?:command|group)\(.*?\ndef (\w+)\(.*?"""(.+?\
 
 
 class CommandPlace(NamedTuple):
-    """Where a command lives, and its line in the help."""
+    """The module of a command, and its line in the help."""
 
     module: str
     summary: str
@@ -32,7 +32,7 @@ class CommandPlace(NamedTuple):
 
 
 def listed() -> dict[str, CommandPlace]:
-    """All commands by name."""
+    """Return all commands by name."""
     return dict(sorted(_commands()))
 
 

@@ -1,8 +1,8 @@
-"""The root command: how commands are found and errors shown, and what the exit code says.
+"""The root command: how commands are found, errors and exit codes.
 
-0 all is well, 1 problems were found, 2 wrong usage, 70 a fault of makeway itself, 74 the output cannot be written,
-130 interrupted, 141 the reader of the output went away. Commands are imported when they are called, so that
-``makeway --help`` stays quick.
+0 success, 1 problems were found, 2 wrong usage, 70 an error in makeway itself, 74 the output cannot be written, 130
+interrupted, 141 the reader of the output closed it. Commands are imported when they are called, so that ``makeway
+--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from makeway.cli.listing import GROUPS, listed
 INTERNAL_ERROR = 70
 OUTPUT_ERROR = 74
 INTERRUPTED = 130
-PIPE_CLOSED = 141  # what a shell reports for a program that SIGPIPE ended
+PIPE_CLOSED = 141  # a shell's code for a program that SIGPIPE ended
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DEBUG = "MAKEWAY_DEBUG"
 
@@ -53,9 +53,9 @@ class Program(click.Group):
                 formatter.write_dl([(name, place.summary) for name, place in COMMANDS.items() if place.group == group])
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; whatever goes wrong ends in one line for people and one number for scripts."""
+        """Run a command; any error ends in one line for people and one number for scripts."""
         for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):  # names of files and values of users may not fit the encoding
+            if hasattr(stream, "reconfigure"):  # file names and values of users may not fit the encoding
                 stream.reconfigure(errors="backslashreplace")
         try:
             result: object = super().invoke(ctx)
@@ -76,12 +76,12 @@ def _nearest(name: str) -> str:
 
 
 def _forget_stdout() -> None:
-    """Nobody reads on: what is still buffered must not fail a second time when the interpreter ends."""
+    """Drop buffered output, which would fail a second time when the interpreter ends: its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def _told(error: BaseException) -> int:
-    """Say what happened, if anybody must know; the exit code."""
+    """Print the error, unless it needs no message; return the exit code."""
     if isinstance(error, KeyboardInterrupt):
         click.echo("", err=True)  # after the ^C of the terminal
         return INTERRUPTED

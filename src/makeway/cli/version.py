@@ -1,7 +1,7 @@
-"""``makeway version``: of this program, and of the server that it would talk to.
+"""``makeway version``: of this program, and of its server.
 
-Without a server that is told in a line, and is no failure. Nothing that talks to servers is imported before one is
-there to talk to: scripts ask for the version often.
+Without a server it says so in a line, and succeeds. Code that talks to servers is imported only if there is a server:
+scripts ask for the version often.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _is_there(data: str | None) -> bool:
 
 
 def _server() -> tuple[dict[str, Any] | None, str]:
-    """What the server says of itself, or why it says nothing."""
+    """Return what the server says of itself, or why it does not answer."""
     from makeway.cli.clients.connection import connected
 
     try:

@@ -19,10 +19,10 @@ from makeway.controllers.workloads.over_quota import OverQuota
 def standard(
     linger: Callable[[Workload], int] = no_linger, figures_ms: int = INTERVAL_MS, *, on_nodes: bool = False
 ) -> list[Controller]:
-    """All that react, in the order in which they are told. ``on_nodes``: also what Kubernetes would bring beside us."""
-    found: list[Controller] = [Workloads(linger), JobRunning(), OverQuota(), QueueStatus(figures_ms)]
+    """All controllers, in the order in which they are called. ``on_nodes``: also those that Kubernetes would bring."""
+    controllers: list[Controller] = [Workloads(linger), JobRunning(), OverQuota(), QueueStatus(figures_ms)]
     if not on_nodes:
-        return found
+        return controllers
     from makeway.controllers.pods.scheduling import PodScheduling  # brings numpy: 14 MB that only nodes need
 
-    return [*found, JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]
+    return [*controllers, JobGangs(), JobPods(), PodScheduling(), LostNodes(), Budgets()]

@@ -1,7 +1,7 @@
 """Integers that never wrap: 64 bits, saturating, with one value that means unlimited (S-1.2, 1.3).
 
-The usage of many workloads is summed up exactly (``quota.tree``). Only where it is compared it is cut to 64 bits, here:
-no workload could be subtracted again from a sum that was cut. A value at or above the largest counts as unlimited.
+Usage of many workloads is an exact sum (``quota.tree``), so that a workload can be subtracted from it again. It is cut
+to 64 bits here, only where it is compared. A value at or above the largest counts as unlimited.
 """
 
 from __future__ import annotations

@@ -63,47 +63,47 @@ def shown_reason(reason: str, policy: Policy) -> str:
 
 
 def conditions_with_quota(before: Mapping[str, str], *, checks_done: bool) -> Conditions:
-    """What is set on a workload that gets quota (S-5.7.14, 10.6), whose conditions have the statuses ``before``."""
-    found: Conditions = {
+    """The conditions of a workload that gets quota (S-5.7.14, 10.6); ``before``: the statuses of its conditions."""
+    conditions: Conditions = {
         "QuotaReserved": ("True", "QuotaReserved"),
         "Admitted": ("True", "Admitted") if checks_done else ("False", "UnsatisfiedAdmissionChecks"),
     }
     for ended in ("Evicted", "Preempted", "QuotaReservationBlocked"):
         if before.get(ended) == "True":
-            found[ended] = ("False", "QuotaReserved")
-    return found
+            conditions[ended] = ("False", "QuotaReserved")
+    return conditions
 
 
 def conditions_without_quota(before: Mapping[str, str], reason: str) -> Conditions:
-    """What is set on a workload that waits, for ``reason`` (S-5.12)."""
-    found: Conditions = {"QuotaReserved": ("False", reason)}
+    """The conditions of a workload that waits for ``reason`` (S-5.12)."""
+    conditions: Conditions = {"QuotaReserved": ("False", reason)}
     if before.get("Admitted", "True") == "True":
-        found["Admitted"] = ("False", "NoReservation")
-    return found
+        conditions["Admitted"] = ("False", "NoReservation")
+    return conditions
 
 
 def conditions_after(verdict: Verdict, before: Mapping[str, str], *, checks_done: bool) -> Conditions:
-    """What a verdict sets on its workload, whose conditions have the statuses ``before``."""
+    """The conditions that a verdict sets on its workload; ``before``: the statuses that they have."""
     if verdict.status == "admitted":
         return conditions_with_quota(before, checks_done=checks_done)
-    found = conditions_without_quota(before, pending_reason(verdict))
+    conditions = conditions_without_quota(before, pending_reason(verdict))
     if verdict.requeue == "PreemptionGated":
-        found["QuotaReservationBlocked"] = ("True", "PreemptionGated")
+        conditions["QuotaReservationBlocked"] = ("True", "PreemptionGated")
     elif before.get("QuotaReservationBlocked") == "True" and verdict.requeue in ("NoFit", "PreemptionNoCandidates"):
-        found["QuotaReservationBlocked"] = ("False", "PreemptionNotPossible")
-    return found
+        conditions["QuotaReservationBlocked"] = ("False", "PreemptionNotPossible")
+    return conditions
 
 
 def conditions_of_leaving(verdict: Verdict) -> dict[WorkloadKey, Conditions]:
-    """What a verdict sets on those whom it asks to leave; who was asked before is left as it is (S-10.1, 10.2)."""
-    found: dict[WorkloadKey, Conditions] = {
+    """The conditions of workloads that a verdict asks to leave; earlier evictions stay as they are (S-10.1, 10.2)."""
+    conditions: dict[WorkloadKey, Conditions] = {
         target.workload.key: {"Preempted": ("True", target.reason), "Evicted": ("True", "Preempted")}
         for target in verdict.targets
         if not target.workload.evicted
     }
     if verdict.replaces is not None and not verdict.replaces.evicted:
-        found[verdict.replaces.key] = {"Evicted": ("True", "FlavorMigration")}
-    return found
+        conditions[verdict.replaces.key] = {"Evicted": ("True", "FlavorMigration")}
+    return conditions
 
 
 def pending_message(verdict: Verdict) -> str:
@@ -128,17 +128,17 @@ def pending_message(verdict: Verdict) -> str:
     displaced = len(verdict.targets) + len(verdict.took)
     if displaced:
         return f"{text}. Pending the preemption of {displaced} workload(s)"
-    return "; ".join([text, *_why_nobody_leaves(verdict.steps)])
+    return "; ".join([text, *_why_no_preemption(verdict.steps)])
 
 
 def back_off_message(workload: Workload, now: Millis) -> str:
-    """What a workload waits for that may not be evaluated yet (S-4.5.2)."""
+    """The message of a workload that is not evaluated because it backs off (S-4.5.2)."""
     if workload.requeue_at is not None and now < workload.requeue_at:
         return f"Backs off until {Time.of_millis(workload.requeue_at)}"
     return "Backs off: its condition Requeued is False"
 
 
-def _why_nobody_leaves(steps: Iterable[Step]) -> Iterator[str]:
+def _why_no_preemption(steps: Iterable[Step]) -> Iterator[str]:
     """What keeps a workload from displacing others, although the policies of its queue would let it."""
     without_quota = []
     for step in steps:
@@ -160,7 +160,7 @@ def _why_nobody_leaves(steps: Iterable[Step]) -> Iterator[str]:
 
 
 def _barred_words(step: Step) -> str:
-    """Since when a workload has used up its rounds, and what ends that (S-19.3.2)."""
+    """The message of a workload that has used up its rounds: since when, and what ends that (S-19.3.2)."""
     since, peace = Time.of_millis(step.numbers[2]), Duration(step.numbers[3] * 1_000_000)
     by = f"when {step.subjects[1]}, which displaced it last, finishes or is deleted, " if step.subjects[1] else ""
     return (
@@ -171,12 +171,12 @@ def _barred_words(step: Step) -> str:
 
 @lru_cache(maxsize=4096)
 def message_class(message: str) -> str:
-    """A pending message without its amounts: where nothing else changes there is no news (S-5.12)."""
+    """A pending message without its amounts: a message that differs in these only is not news (S-5.12)."""
     return _AMOUNT.sub("#", message)
 
 
 def assignment_message(steps: Iterable[Step]) -> str:
-    """Why the flavors that were looked at do not do, podSet by podSet."""
+    """Why no flavor that was tried will do, podSet by podSet."""
     by_pod_set: dict[str, list[str]] = {}
     for step in steps:
         words = _flavor_words(step)
@@ -213,7 +213,7 @@ def _flavor_words(step: Step) -> str:
 
 
 def preempted_message(*, uid: str, job_uid: str, reason: str, preemptor: str, preemptee: str) -> str:
-    """What a victim is told; the paths are those of the two queues."""
+    """The message of a victim; the paths are those of the two queues."""
     return (
         f"Preempted to accommodate a workload (UID: {uid or 'UNKNOWN'}, JobUID: {job_uid or 'UNKNOWN'}) due to "
         f"{HUMAN_REASONS[reason]}; preemptor path: {preemptor}; preemptee path: {preemptee}"

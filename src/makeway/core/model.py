@@ -34,7 +34,7 @@ def invariant(condition: bool, promise: str, *values: object) -> None:
 
 
 def stored(at: Millis) -> Millis:
-    """``at`` as it will read once written: the wire keeps whole seconds, so we decide in whole seconds (S-3.10)."""
+    """``at`` in whole seconds: the wire keeps no less, so decisions are made on what will be read back (S-3.10)."""
     return Millis(at - at % 1000)
 
 
@@ -117,11 +117,11 @@ class PodSetSignature:
         self.parts = parts
         self.where = pod_set.where()
         self.count = pod_set.count
-        self.is_partial = pod_set.min_count is not None  # partial admission: fewer pods would do
+        self.is_partial = pod_set.min_count is not None  # partial admission: fewer pods will do
         self.totals = {name: amount * pod_set.count for name, amount in pod_set.requests.items()}  # of all its pods
 
     def covers(self, other: PodSetSignature) -> bool:
-        """Whether these pods ask for no less than the others, in the same places; False with partial admission."""
+        """Whether these pods request no less than the others, in the same places; False with partial admission."""
         if self.is_partial or other.is_partial or self.count < other.count or self.where != other.where:
             return False
         asked, least = self.totals, other.totals
@@ -156,7 +156,7 @@ class PodSet:
 
     @property
     def signature(self) -> PodSetSignature:
-        """The same object for all podSets that get the same verdict in the same place (S-4.5.3)."""
+        """The signature of the podSet; podSets that get the same verdict share one object (S-4.5.3)."""
         signature = self._signature
         if signature is None:
             parts = (*self.where(), self.name, self.count, self.min_count, tuple(sorted(self.requests.items())))
@@ -167,7 +167,7 @@ class PodSet:
         return signature
 
     def where(self) -> tuple[object, ...]:
-        """The part of it that decides which flavors it may use."""
+        """The fields that decide which flavors the podSet may use."""
         selector = tuple(sorted((self.node_selector or {}).items()))
         return self.group, tuple(sorted(self.allowed)), self.tolerations, selector, self.affinity
 
@@ -221,7 +221,7 @@ class Workload:
     local_queue: str = ""
     family: Uid | None = None  # of an Option: its Parent (KEP-8691)
     option_rank: int = 0
-    owner: str = ""  # its controller, "kind/namespace/name", also after that was created anew; "": there is none
+    owner: str = ""  # its controller, "kind/namespace/name", also after that was recreated; "": none
     owner_uid: str = ""
     # what it holds
     usage: Usage | None = None  # None: it holds no quota

@@ -1,7 +1,7 @@
-"""What would happen: cycles carried out in memory, one after the other, while the time stands still.
+"""What would happen: cycles carried out in memory, one after the other, while time stands still.
 
-Between two cycles the victims of the first have left and wait again, and the trees that lost usage are woken; nothing
-else happens. So a plan tells where the rules lead by themselves, if nobody comes, ends or changes anything.
+Between two cycles the victims of the first leave and wait again, and the trees that lost usage are woken. Nothing else
+happens. So a plan shows where the rules lead while no workload arrives, ends or changes.
 
 Promises: the same decisions as the live system makes on the same state (``core.cycle.cycle`` makes them); every loop
 ends; equal states give equal plans. The state given is used up: it is the state after the last cycle.
@@ -29,7 +29,7 @@ from makeway.core.trace import Rule, Step
 
 CYCLES_MAX = 100  # a plan that was given no number of cycles ends here at the latest
 HOLDERS_MAX = 5  # so many are named; the largest first
-NOT_LOOKED_AT = "PendingEvaluation"
+NOT_EVALUATED = "PendingEvaluation"
 
 
 class Holder(NamedTuple):
@@ -46,8 +46,8 @@ class Need(NamedTuple):
     needed: int  # beside what earlier podSets of the workload take of it
     free: int
     missing: int
-    most: int  # what the queue could have were nobody else there; if that is less than needed, waiting is in vain
-    holders: tuple[Holder, ...] = ()  # who uses most of it in the tree
+    most: int  # the queue's maximum with no other usage; if that is less than needed, waiting is in vain
+    holders: tuple[Holder, ...] = ()  # the largest users of it in the tree
 
 
 class PlannedEviction(NamedTuple):
@@ -56,7 +56,7 @@ class PlannedEviction(NamedTuple):
     workload: Workload
     by: Workload
     reason: Reason
-    step: Step  # on what ground
+    step: Step  # why it may be displaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +64,13 @@ class StillWaiting:
     """A workload without quota at the end of a cycle, with the last that was found out about it."""
 
     workload: WorkloadKey
-    queue: QueueName  # "": it is in none
+    queue: QueueName  # "": it is in no queue
     reason: str
     message: str
-    parked: bool  # not in the line: only a change that may matter brings it back
-    other: WorkloadKey | None = None  # whom the message names
+    parked: bool  # out of the queue: only a change that may matter brings it back
+    other: WorkloadKey | None = None  # the workload that the message names
     needs: tuple[Need, ...] = ()
-    by_shares: Step | None = None  # why nobody leaves for it, where shares say so
+    by_shares: Step | None = None  # why no workload leaves for it, where shares say so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +78,11 @@ class PlannedCycle:
     plan: Plan
     shares: tuple[NodeShare, ...] = ()  # as the cycle found them; none without fair sharing
     preempted: tuple[PlannedEviction, ...]  # in the order in which they were chosen
-    pending: tuple[StillWaiting, ...]  # by queue; the line first, in its order, then the parked
+    pending: tuple[StillWaiting, ...]  # by queue; first those in the queue, in order, then the parked ones
 
     @property
     def changes(self) -> bool:
-        """Whether quota changed hands, or will when the victims have left."""
+        """Whether quota was given or taken, or will be when the victims have left."""
         return bool(self.plan.admitted or self.preempted)
 
 
@@ -94,14 +94,14 @@ class PlannedCycles:
 
 
 def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> PlannedCycles:
-    """Carry out ``cycles`` cycles; without a number as many as change something, at most ``CYCLES_MAX``.
+    """Carry out ``cycles`` cycles; without a number, as many as change something, at most ``CYCLES_MAX``.
 
-    There is always a first one, so that those who wait are told. Last ones that only repeat what was told before are
-    left out, unless a number asks for them.
+    There is always a first cycle, so that waiting workloads get a message. Without a number, final cycles that only
+    repeat earlier messages are left out.
     """
     planning = _Planning(state, now)
     done: list[PlannedCycle] = []
-    last = 1  # the cycles after it only repeat what was told
+    last = 1  # the cycles after it only repeat earlier messages
     settled = False
     for _ in range(CYCLES_MAX if cycles is None else cycles):
         cycle = planning.step()
@@ -128,15 +128,15 @@ class _Told(NamedTuple):
 
 
 class _Planning:
-    """One plan in the making. It remembers what each workload was told last, and what idle cycles looked like."""
+    """One plan in the making. It remembers the last message of each workload, and what idle cycles looked like."""
 
     def __init__(self, state: State, now: Millis) -> None:
         self._state = state
         self._now = now
         self._told: dict[WorkloadKey, _Told] = {}
-        self._idle: list[object] = []  # what cycles found and left behind since the last that changed something
-        self.repeats = False  # the last cycle found and left what one before it did, so all that follow will
-        self.tells_news = True  # the last cycle changed something, or told somebody what he was not told before
+        self._idle: list[object] = []  # the outcomes of cycles since the last that changed something
+        self.repeats = False  # the last cycle had the outcome of an earlier one, so all that follow will, too
+        self.tells_news = True  # the last cycle changed something, or had a new message for a workload
 
     def step(self) -> PlannedCycle:
         state = self._state
@@ -154,9 +154,9 @@ class _Planning:
                 self._told.pop(key, None)
                 continue
             steps = self._all_steps(verdict.workload) if _saw_little(verdict, resumed) else verdict.assignment.steps
-            found = tuple(_needs(state, verdict.workload.queue, steps, users))
+            lacking = tuple(_needs(state, verdict.workload.queue, steps, users))
             by_shares = next((step for step in verdict.steps if step.rule is Rule.NOT_BY_SHARES), None)
-            self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), None, found, by_shares)
+            self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), None, lacking, by_shares)
         leaving = tuple(
             PlannedEviction(target.workload, verdict.workload, target.reason, target.step)
             for verdict in plan.verdicts
@@ -169,17 +169,17 @@ class _Planning:
         return cycle
 
     def _all_steps(self, workload: Workload) -> list[Step]:
-        """What a look at all flavors finds now; who lost the room or went on with its scan has not seen that."""
+        """The steps of a search over all flavors; a workload that lost its room, or went on with a scan, lacks them."""
         return find_assignment(self._state, workload, self._now, tried={})[0].steps
 
     def _compare(self, cycle: PlannedCycle) -> None:
-        """Some heads are judged in every cycle (all of the parity profile), so heads alone do not tell the end."""
+        """Compare outcomes: the parity profile judges some heads in every cycle, so heads do not tell the end."""
         if cycle.changes:
             self._idle.clear()
             self.repeats = False
             return
-        found = [(v.workload.key, v.status, v.requeue, v.assignment.tried) for v in cycle.plan.verdicts]
-        left = (found, self._state.pending.contents())
+        outcome = [(v.workload.key, v.status, v.requeue, v.assignment.tried) for v in cycle.plan.verdicts]
+        left = (outcome, self._state.pending.contents())
         self.repeats = left in self._idle
         if not self.repeats:
             self._idle.append(left)
@@ -194,7 +194,7 @@ class _Planning:
             for known in state.claims.within(sorted(state.claims.of_queue))
             for victim in claims.still_charged(state, known.claim)
         ]
-        for victim, by in on_the_way:  # asked to leave before the plan began; two claims may count on one
+        for victim, by in on_the_way:  # asked to leave before the plan began; two claims may count on one victim
             if victim.key in state.holders.by_key:
                 self._release(victim, "", by)
         for queue in sorted({*(each.workload.queue for each in leaving), *(victim.queue for victim, _ in on_the_way)}):
@@ -204,46 +204,46 @@ class _Planning:
         state = self._state
         state.release(victim, self._now)
         state.push(departed(state, victim, reason, self._now, self._now), self._now)
-        self._told[victim.key] = _Told(NOT_LOOKED_AT, f"Preempted by {by}, waits to be looked at again", by)
+        self._told[victim.key] = _Told(NOT_EVALUATED, f"Preempted by {by}, waits to be looked at again", by)
 
-    # --- who waits ---
+    # --- waiting workloads ---
 
     def _waiting(self) -> Iterator[StillWaiting]:
         for queue in sorted(self._state.pending.lists):
-            line = self._state.pending.lists[queue]
-            in_line = self._state.pending.in_order(queue)
-            for position, key in enumerate(in_line):
-                told = self._told.get(key) or self._not_looked_at(queue, in_line[0], position)
+            waiting_list = self._state.pending.lists[queue]
+            in_order = self._state.pending.in_order(queue)
+            for position, key in enumerate(in_order):
+                told = self._told.get(key) or self._not_evaluated(queue, in_order[0], position)
                 yield _as_waiting(key, queue, told, parked=False)
             alike: dict[Shape, WorkloadKey] | None = None
-            for each in sorted(line.parked.values(), key=place):
-                known = self._told.get(each.key)
+            for workload in sorted(waiting_list.parked.values(), key=place):
+                known = self._told.get(workload.key)
                 if known is None:
-                    alike = self._judged_shapes(line) if alike is None else alike
-                    known = self._parked_unseen(each, alike)
-                yield _as_waiting(each.key, queue, known, parked=True)
+                    alike = self._judged_shapes(waiting_list) if alike is None else alike
+                    known = self._parked_unseen(workload, alike)
+                yield _as_waiting(workload.key, queue, known, parked=True)
 
-    def _not_looked_at(self, queue: QueueName, first: WorkloadKey, position: int) -> _Told:
+    def _not_evaluated(self, queue: QueueName, first: WorkloadKey, position: int) -> _Told:
         if queue in self._state.queues and not self._state.is_active(queue):
             because = self._state.queues[queue].inactive_because or "its cohorts form a cycle"
-            return _Told(NOT_LOOKED_AT, f"ClusterQueue {queue} is inactive: {because}")
+            return _Told(NOT_EVALUATED, f"ClusterQueue {queue} is inactive: {because}")
         if position == 0:
-            return _Told(NOT_LOOKED_AT, "Waits to be looked at")
+            return _Told(NOT_EVALUATED, "Waits to be looked at")
         others = f" and {position - 1} more" if position > 1 else ""
-        return _Told(NOT_LOOKED_AT, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
+        return _Told(NOT_EVALUATED, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
 
-    def _judged_shapes(self, line: WaitingList) -> dict[Shape, WorkloadKey]:
-        judged = [each for each in line.parked.values() if each.key in self._told]
-        return {shape(each): each.key for each in sorted(judged, key=place, reverse=True)}
+    def _judged_shapes(self, waiting_list: WaitingList) -> dict[Shape, WorkloadKey]:
+        judged = [workload for workload in waiting_list.parked.values() if workload.key in self._told]
+        return {shape(workload): workload.key for workload in sorted(judged, key=place, reverse=True)}
 
     def _parked_unseen(self, workload: Workload, alike: dict[Shape, WorkloadKey]) -> _Told:
         if not may_queue(workload, self._now):
-            return _Told(NOT_LOOKED_AT, back_off_message(workload, self._now))
+            return _Told(NOT_EVALUATED, back_off_message(workload, self._now))
         like = alike.get(shape(workload))
         if like is None:
-            return _Told(NOT_LOOKED_AT, "Waits to be looked at")
+            return _Told(NOT_EVALUATED, "Waits to be looked at")
         message = f"Asks for the same as {like}: {self._told[like].message}"
-        return _Told(NOT_LOOKED_AT, message, like, self._told[like].needs)
+        return _Told(NOT_EVALUATED, message, like, self._told[like].needs)
 
 
 def _saw_little(verdict: Verdict, resumed: set[WorkloadKey]) -> bool:
@@ -262,12 +262,12 @@ def _as_waiting(key: WorkloadKey, queue: QueueName, told: _Told, *, parked: bool
 
 
 def needs(state: State, verdict: Verdict) -> list[Need]:
-    """What a workload that was refused lacks, flavor by flavor in the order in which they were tried, as data."""
+    """What a refused workload lacks, as data: flavor by flavor in the order in which they were tried."""
     return list(_needs(state, verdict.workload.queue, verdict.assignment.steps, {}))
 
 
 def _needs(state: State, queue: QueueName, steps: Iterable[Step], users: _Users) -> Iterator[Need]:
-    """``users`` keeps what was found for a tree: the next who lacks the same need not ask again."""
+    """``users`` is a cache by tree: the next workload that lacks the same reuses it."""
     for step in steps:
         if step.rule is Rule.NOT_COVERED:
             pod_set, resource = step.subjects
@@ -286,10 +286,10 @@ def _needs(state: State, queue: QueueName, steps: Iterable[Step], users: _Users)
 
 
 def _largest_users(state: State, queue: QueueName, fr: FR) -> tuple[Holder, ...]:
-    found = (
+    users = (
         Holder(each.key, amount)
         for name in state.tree_of(queue)
         for each in state.holders.of_queue.get(name, {}).values()
         if (amount := (each.usage or {}).get(fr, 0)) > 0
     )
-    return tuple(nsmallest(HOLDERS_MAX, found, key=lambda holder: (-holder.amount, holder.workload)))
+    return tuple(nsmallest(HOLDERS_MAX, users, key=lambda holder: (-holder.amount, holder.workload)))

@@ -5,7 +5,7 @@ whose gate does nothing, and reading one costs nothing inside a search.
 
 All spans are whole milliseconds and all amounts whole numbers; the names say the units.
 
-Not here: what changes no decision, such as the journal's size, ports and metrics (whoever owns those reads the
+Not here: what changes no decision, such as the journal's size, ports and metrics (their owners read the
 configuration), and how a configuration becomes a policy (``lowering``).
 """
 
@@ -64,7 +64,7 @@ class Gates:
         return cls(**{_ATTRIBUTES[gate.name]: gate.parity if profile == "parity" else gate.ours for gate in _ACTIVE})
 
     def turned(self, written: Mapping[str, bool]) -> Self:
-        """These gates with some set by their public names; names of gates without effect are passed over."""
+        """These gates with some set by their public names; names of gates without effect are ignored."""
         return replace(self, **{_ATTRIBUTES[name]: value for name, value in written.items() if name in _ATTRIBUTES})
 
     def public(self) -> dict[str, bool]:
@@ -160,7 +160,7 @@ class Policy:
     gates: Gates = field(default_factory=Gates)
 
     fair_strategies: tuple[FairStrategy, ...] = ()  # empty: classical preemption, no shares
-    pods_ready: PodsReady | None = None  # None: nobody waits for pods
+    pods_ready: PodsReady | None = None  # None: nothing waits for pods
     requeuing: Requeuing = field(default_factory=Requeuing)  # its timestamp counts without ``pods_ready`` too
     resources: ResourcePolicy = field(default_factory=ResourcePolicy)
     multi_kueue: MultiKueuePolicy = field(default_factory=MultiKueuePolicy)
@@ -199,7 +199,7 @@ class Policy:
 
     @property
     def counts_time_run(self) -> bool:
-        """Whether of equals whose time is up the one leaves first that has run longest (S-7.14)."""
+        """Whether, of equals whose time is up, the one that has run longest leaves first (S-7.14)."""
         return self.takes_turns and not self.is_parity
 
     @property

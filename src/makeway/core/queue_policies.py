@@ -1,7 +1,7 @@
-"""Whom a ClusterQueue may displace: the values of its preemption policies, and the questions that are asked of them.
+"""Which workloads a ClusterQueue may displace: the values of its preemption policies, and the rules behind them.
 
-Each question has its answer here and nowhere else. Most of them are about priorities: holders of quota *below* a
-priority may be displaced, ``EVERYBODY`` or ``NOBODY`` at the ends.
+Each rule is stated here and nowhere else. Most are about priorities: holders of quota *below* a priority may be
+displaced; ``ABOVE_ALL`` and ``BELOW_ALL`` are the ends.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from enum import StrEnum
 from makeway.core.amounts import MOST
 from makeway.core.trace import Rule
 
-EVERYBODY = 2**62  # above every priority
-NOBODY = -EVERYBODY
+ABOVE_ALL = 2**62  # above every priority
+BELOW_ALL = -ABOVE_ALL
 
 
 class _PreemptionPolicy(StrEnum):
@@ -20,7 +20,7 @@ class _PreemptionPolicy(StrEnum):
 
     @property
     def preempts(self) -> bool:
-        """Whether anybody may be displaced at all."""
+        """Whether any workload may be displaced at all."""
         return self != "Never"
 
 
@@ -33,7 +33,7 @@ class WithinClusterQueue(_PreemptionPolicy):
 
     @property
     def takes_equals(self) -> bool:
-        """Whether some workloads of the same priority may be displaced, as may those that had their time (S-7.4)."""
+        """Whether some workloads of the same priority may be displaced, as may those whose time is up (S-7.4)."""
         return self is WithinClusterQueue.LOWER_OR_NEWER_EQUAL
 
     @property
@@ -43,17 +43,17 @@ class WithinClusterQueue(_PreemptionPolicy):
 
     @property
     def equals_rule(self) -> Rule:
-        """On what ground equals are displaced that did not have their time."""
+        """The ground on which equals are displaced whose time is not up."""
         return Rule.NEWER_EQUAL
 
     def equals_queued(self, queued_at: int) -> range:
-        """When the equals were queued that a workload queued at ``queued_at`` may displace."""
+        """The queueing times of the equals that a workload queued at ``queued_at`` may displace."""
         return range(queued_at + 1, MOST + 1) if self is WithinClusterQueue.LOWER_OR_NEWER_EQUAL else range(0)
 
     def below(self, priority: int, *, equals: bool = False) -> int:
-        """Below which priority a workload of ``priority`` may displace others; ``equals`` counts those it may, too."""
+        """The priority below which a workload of ``priority`` may displace others; ``equals``: including its equals."""
         if self is WithinClusterQueue.NEVER:
-            return NOBODY
+            return BELOW_ALL
         return priority + (equals and self.takes_equals)
 
 
@@ -70,10 +70,10 @@ class ReclaimWithinCohort(_PreemptionPolicy):
         return self is ReclaimWithinCohort.ANY
 
     def below(self, priority: int) -> int:
-        """Below which priority a workload of ``priority`` may displace others."""
+        """The priority below which a workload of ``priority`` may displace others."""
         if self is ReclaimWithinCohort.NEVER:
-            return NOBODY
-        return EVERYBODY if self.takes_any else priority
+            return BELOW_ALL
+        return ABOVE_ALL if self.takes_any else priority
 
 
 class BorrowWithinCohortPolicy(_PreemptionPolicy):
@@ -83,7 +83,7 @@ class BorrowWithinCohortPolicy(_PreemptionPolicy):
     LOWER_PRIORITY = "LowerPriority"
 
     def below(self, priority: int, threshold: int | None) -> int:
-        """Below which priority a borrower of ``priority`` may displace others, those up to ``threshold`` at most."""
+        """The priority below which a borrower of ``priority`` may displace others, but not above ``threshold``."""
         if self is BorrowWithinCohortPolicy.NEVER:
-            return NOBODY
+            return BELOW_ALL
         return priority if threshold is None else min(priority, threshold + 1)

@@ -1,4 +1,4 @@
-"""What of a pod's requests counts: defaults of its namespace, exclusions, transformations, rounding (S-1.5 to 1.7)."""
+"""What counts of a pod's requests: defaults of its namespace, exclusions, transformations, rounding (S-1.5 to 1.7)."""
 
 from __future__ import annotations
 

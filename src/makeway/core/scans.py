@@ -1,4 +1,4 @@
-"""How far the flavor scans of waiting workloads came, and until when that counts (S-6.8)."""
+"""How far the flavor scans of waiting workloads have come, and how long that counts (S-6.8)."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlavorProgress:
-    """How far a workload's flavor scan came, and when."""
+    """How far a workload's flavor scan has come, and when."""
 
     tried: Tried
     shape: Shape
     cycle: int
     generation: int
-    ended: frozenset[Scan]  # that have reached the end of their list since ``wakes``
+    ended: frozenset[Scan]  # those that have reached the end of their list since ``wakes``
     wakes: int
 
 
 class FlavorScans:
-    """The progress of all waiting workloads, and what makes it old: quota that was released, and cycles since."""
+    """The progress of all waiting workloads, and what makes it obsolete: quota that was released, and later cycles."""
 
     def __init__(self, log: UndoLog, state: State) -> None:
         self._log = log
         self._state = state
         self._progress: dict[WorkloadKey, FlavorProgress] = {}
         self._generations: dict[QueueName, int] = {}  # S-3.8
-        self.cycle = 0  # how many cycles were carried out: the number of the last one
+        self.cycle = 0  # the number of the last cycle that was carried out
 
     def next_cycle(self) -> None:
         self._log.set(self, "cycle", self.cycle + 1)
 
     def next_generation(self, queue: QueueName) -> None:
-        """Quota of the queue was released, or it was configured: what scans found there grows old."""
+        """Quota of the queue was released, or it was configured: what scans found there becomes obsolete."""
         self._log.put(self._generations, queue, self._generations.get(queue, 0) + 1)
 
     def tried(self, workload: Workload) -> Tried:
-        """Where its scan goes on, unless what it found has become old."""
+        """Where the workload's scan goes on, unless what it found has become obsolete."""
         known = self._progress.get(workload.key)
         if known is None or known.shape != shape(workload):
             return {}
@@ -66,7 +66,7 @@ class FlavorScans:
         progress = FlavorProgress(tried, shape(workload), self.cycle, generation, ended, wakes)
         self._log.put(self._progress, workload.key, progress)
         if self._state.policy.gates.preemption_claims:
-            return bool(unfinished - ended)  # two scans out of phase must not keep it from being parked
+            return bool(unfinished - ended)  # two scans out of phase must not keep the workload from being parked
         return bool(unfinished)
 
     def forget(self, workload: Workload) -> None:

@@ -1,4 +1,4 @@
-"""All the scheduler knows, kept up to date in place. There is no other copy: a what-if is a ``trial``."""
+"""All that the scheduler knows, updated in place. There is no other copy: a what-if is a ``trial``."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class State:
         self.flavors: dict[FlavorName, Flavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels by name
         self.propagates_refusals = not policy.is_parity and policy.gates.scheduling_equivalence_hashing
-        if policy.fair_sharing:  # who asks for more may fare better there, and a full queue take from others (0041)
+        if policy.fair_sharing:  # one that asks for more may fare better, and a full queue take from others (0041)
             self.propagates_refusals = False
 
     def trial(self) -> AbstractContextManager[None]:
-        """Whatever is done to any part of the state inside is undone on exit; trials nest."""
+        """All changes of the state inside are undone on exit; trials nest."""
         return self._log.trial()
 
     def attempt(self) -> AbstractContextManager[None]:
-        """What is done to the state inside stays, unless an error ends it: then nothing of it was done."""
+        """Changes of the state inside stay, unless an error ends the block: then all of them are undone."""
         return self._log.attempt()
 
     # --- configuration ---
@@ -62,7 +62,7 @@ class State:
     def configure(
         self, queues: Iterable[tuple[Queue, QuotaSpec]], cohorts: Iterable[QuotaSpec], flavors: Iterable[Flavor]
     ) -> None:
-        """Queues, cohorts and flavors as they are from now on; who holds or waits stays."""
+        """Set queues, cohorts and flavors; workloads that hold quota or wait stay."""
         pairs = list(queues)
         self.prefilter.forget_queues()
         self.queues = {queue.name: queue for queue, _ in pairs}
@@ -70,7 +70,7 @@ class State:
         known = set(self.tree.queues)
         inactive = frozenset(queue.name for queue, _ in pairs if not queue.active)
         self.tree.configure([spec for _, spec in pairs], cohorts, inactive)
-        for name in [each for each in self.queues if each not in known]:  # it may have had holders before it went
+        for name in [each for each in self.queues if each not in known]:  # it may have had holders before its deletion
             for holder in self.holders.of_queue.get(name, {}).values():
                 self.tree.charge_all(self.tree.queues[name], holder.usage or {})
         for queue, _ in pairs:
@@ -83,13 +83,13 @@ class State:
         queue = self.queues.get(name)
         return queue is not None and queue.active and not self.tree.queues[name].in_cycle
 
-    # --- who holds quota ---
+    # --- holders of quota ---
 
     @property
     def waits_for_pods(self) -> bool:
         """Whether nothing is admitted now: ``blockAdmission``, and pods of a workload with quota are not ready.
 
-        A reservation counts from the moment it is decided: its checks may pass at any time, and then its pods start
+        A reservation counts as soon as it is decided: its checks may pass at any time, and then its pods start
         (S-5.7.12, decision 0073).
         """
         return bool(self.holders.unready)
@@ -114,10 +114,10 @@ class State:
             self.tree.charge_all(node, workload.usage or {})
 
     def release(self, workload: Workload, now: Millis | None = None) -> None:
-        """It holds quota no more, since ``now``; None: that is only supposed, in a trial."""
+        """A workload holds no quota any more, since ``now``; None: that is only supposed, in a trial."""
         self.holders.remove(workload)
         if now is not None and workload.displaced_at is not None:
-            self.rounds.end_for(workload)  # it had its time: that is no quarrel (S-19.3.2)
+            self.rounds.end_for(workload)  # its time was up: that is no quarrel (S-19.3.2)
         self.rounds.released(workload, now)
         node = self.tree.queues.get(workload.queue)
         if node is not None:
@@ -129,12 +129,12 @@ class State:
         if workload.evicted and workload.preempted:
             self.rounds.leaves(workload, self.tree.root_name(workload.queue))
 
-    # --- who waits ---
+    # --- waiting workloads ---
 
     def push(self, workload: Workload, now: Millis) -> None:
-        """It arrives, or changed in a way that makes it worth another look; a claim that it carries is in force.
+        """A workload arrives, or changed so that it is evaluated again; a claim that it carries is in force.
 
-        A claim in force stays if the workload carries the same; if it carries another or none, it is over.
+        A claim in force stays if the workload carries the same one; if it carries another or none, it ends.
         """
         carried = workload.claim if self.policy.gates.preemption_claims else None
         in_force = self.claims.find(workload.key)
@@ -149,12 +149,12 @@ class State:
         self.pending.push(workload, now, shapes_count=self.policy.gates.scheduling_equivalence_hashing)
         last = None if carried is None else self.claims.last_of(workload.queue)
         if last is not None and self.pending.find(workload.queue, last) is not None:
-            self.pending.list_of(workload.queue).stick(last)  # that is not stored, claims are (S-3.11)
+            self.pending.list_of(workload.queue).stick(last)  # this is not stored, claims are (S-3.11)
         if ended is not None:
             self.wake(ended.queue, now)
 
     def claim(self, workload: Workload, claim: Claim, *, preempts: bool, round: Round = "") -> None:
-        """A claim is in force from now on (S-19.1); who stood behind its workload for a turn is due (S-4.6.9)."""
+        """A claim is in force from now on (S-19.1); workloads that waited for its workload's turn are due (S-4.6.9)."""
         self.unclaim(workload.key, claim.issued_at)
         tree = self.tree.root_name(workload.queue)
         victims = [self.holders.by_key.get(key) for key, _ in claim.victims]
@@ -165,7 +165,7 @@ class State:
         self.pending.list_of(workload.queue).turns.end_behind(workload.key)
 
     def unclaim(self, key: WorkloadKey, at: Millis | None = None) -> None:
-        """The claim of this workload, if it has one, is over since ``at``; None: nobody knows since when."""
+        """The claim of this workload, if any, is over since ``at``; None: since when is not known."""
         known = self.claims.find(key)
         if known is None:
             return
@@ -174,7 +174,7 @@ class State:
             self.rounds.peace.calm(known.disturbs, known.claim.issued_at if at is None else at)
 
     def forget(self, workload: Workload, now: Millis) -> None:
-        """It is gone or may not wait any more; if it had a claim, its tree is woken."""
+        """A workload is gone or may not wait any more; if it had a claim, its tree is woken."""
         had_claim = self.claims.find(workload.key) is not None
         self.unclaim(workload.key, now)
         self._free_what_is_kept_for(workload)
@@ -184,7 +184,7 @@ class State:
             self.wake(workload.queue, now)
 
     def _free_what_is_kept_for(self, workload: Workload) -> None:
-        """What was kept free for it is so no more: workloads that lost to that are due (S-5.1)."""
+        """Quota is no longer kept free for this workload: workloads that lost to it are due (S-5.1)."""
         waiting_list = self.pending.list_of(workload.queue)
         if workload.key in waiting_list.reservations or workload.key in waiting_list.entitled:
             self.pending.free_again(self.tree_of(workload.queue), frozenset())
@@ -194,11 +194,11 @@ class State:
         return self.tree.queues_sharing_with(queue)
 
     def wake(self, queue: QueueName, now: Millis) -> list[WorkloadKey]:
-        """Something changed that may let somebody of this queue's tree in (S-4.6)."""
+        """A change may let a workload of this queue's tree in (S-4.6)."""
         return self.pending.wake(self.tree_of(queue), now, self.namespace_matches)
 
     def wake_after_release(self, queues: Iterable[QueueName], now: Millis) -> None:
-        """Somebody left, or leaves no more: those return for whom that can make a difference (S-4.5.3, 4.6)."""
+        """A workload left, or stays after all: those workloads return that may fare better now (S-4.5.3, 4.6)."""
         is_hopeless: Callable[[QueueName, Least], bool] | None = None
         if self.propagates_refusals:
             promised = self.prefilter.promised()
@@ -218,7 +218,7 @@ class State:
         return labels is not None and (not queue.namespaces or selects(queue.namespaces, labels))
 
     def fingerprint(self) -> object:
-        """Equal before and after every trial."""
+        """The contents, equal before and after every trial."""
         return (
             self.tree.contents(), self.holders.contents(), self.pending.contents(), self.scans.contents(),
             self.preemptors.contents(), self.claims.contents(), self.rounds.contents(),

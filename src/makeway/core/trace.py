@@ -1,6 +1,6 @@
-"""Why a decision came out as it did: values that the core returns, never lines that it logs.
+"""Why a decision came out as it did: values that the core returns, never log lines.
 
-A step is ids and integers, so that making one costs no more than a tuple. Words are made when somebody reads it.
+A step is ids and integers, so that making one costs no more than a tuple. Words are made when a step is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from makeway.core.amounts import ratio_text
 
 
 class Rule(StrEnum):
-    """The reasons that a decision can have, with stable ids; ``docs/reference/rules.md`` has a paragraph on each."""
+    """The reasons that a decision can have, with stable ids; ``docs/reference/rules.md`` describes each of them."""
 
     NOT_COVERED = "flavor/not-covered"
     NOT_ALLOWED = "flavor/not-allowed"
@@ -63,7 +63,7 @@ class Rule(StrEnum):
     PLACE_UNRESOLVED = "place/no-such-group"
     PLACE_NEVER = "place/preemption-policy-never"
     PLACE_ONGOING = "place/preemption-under-way"
-    PLACE_NOBODY_LOWER = "place/nobody-lower"
+    PLACE_NONE_LOWER = "place/nobody-lower"
     PLACE_SHORT = "place/no-place-even-then"
     PLACE_LACKS = "place/lacks"
     PLACE_CLOSED = "place/no-open-node"
@@ -128,7 +128,7 @@ WORDS = {
     Rule.PLACE_UNRESOLVED: "it refers to a Workload or group that does not exist",
     Rule.PLACE_NEVER: "its preemption policy is Never",
     Rule.PLACE_ONGOING: "those who were asked to leave for it are still there, and its place holds",
-    Rule.PLACE_NOBODY_LOWER: "nobody runs with a priority below {}",
+    Rule.PLACE_NONE_LOWER: "nobody runs with a priority below {}",
     Rule.PLACE_SHORT: "with all below priority {} gone fewer than {} of {} pods have a place",
     Rule.PLACE_LACKS: "the nearest miss: {} are asked for, {} would be free, {} are missing",
     Rule.PLACE_CLOSED: "no node is open to it, whoever leaves",

@@ -20,11 +20,11 @@ class UndoLog:
         return _Trial(self)
 
     def attempt(self) -> _Attempt:
-        """A ``with`` block that is done as a whole or, if an error ends it, not at all. It may stand inside a trial."""
+        """A ``with`` block that is done as a whole or, if an error ends it, not at all. Trials may contain it."""
         return _Attempt(self)
 
     def begin(self) -> int:
-        """Open a trial without a ``with`` block, which is too slow for a few inner loops; ``end`` takes the mark."""
+        """Open a trial without a ``with`` block, which is too slow for a few inner loops; the mark is for ``end``."""
         self.trials += 1
         return len(self._saved)
 

@@ -1,9 +1,9 @@
 """The embedded control plane: one process over one data folder.
 
-Three threads: the HTTP loop, the storage's writer, and the engine. The engine is called by the storage when something
-was committed, writes without waiting, and answers questions of the HTTP loop between its steps. An object that one of
-them cannot handle is set aside (0081). What a thread cannot survive ends all: a server that answers but no longer
-decides would only look healthy.
+Three threads: the HTTP loop, the writer of the storage, and the engine. The storage wakes the engine after commits. The
+engine writes without waiting, and answers questions of the HTTP loop between its steps. An object that one of them
+cannot handle is set aside (0081). A fatal error in one thread ends all: a server that answers but no longer decides
+would only look healthy.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from makeway.runtime.metrics.registry import MetricsRegistry
 from makeway.runtime.ports import Unavailable
 
 ADDRESS_FILE = "address"
-KUBERNETES_MINOR = 37  # whose API this is; clients compare it with their own
-SWITCH_SECONDS = 0.001  # a shorter span costs throughput, a longer one is felt by everybody who watches
-GC_YOUNG = 20_000  # objects made before they are looked through; nearly all are gone by then
+KUBERNETES_MINOR = 37  # the version of this API; clients compare it with their own
+SWITCH_SECONDS = 0.001  # less costs throughput, more delays everyone who watches
+GC_YOUNG = 20_000  # objects made before the collector runs; nearly all are gone by then
 STOP_SECONDS = 10.0
 ANSWER_SECONDS = 10.0
 
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneSettings:
-    """What a control plane is made of, beside its data folder."""
+    """The parameters of a control plane, beside its data folder."""
 
     configuration: Configuration = field(default_factory=Configuration)
     host: str = "127.0.0.1"
@@ -68,17 +68,17 @@ class ControlPlaneSettings:
 
 
 class ControlPlane:
-    """``start`` returns once it serves, ``stop`` once nothing runs any more; what was acknowledged is stored."""
+    """``start`` returns once it serves, ``stop`` once nothing runs any more; acknowledged writes are stored."""
 
     def __init__(
         self, folder: Path, settings: ControlPlaneSettings, *, timekeeper: Timekeeper | None = None,
     ) -> None:  # fmt: skip
-        """Raises ``DataFileRefused`` where the folder cannot be used, also because another server has it."""
+        """Raises ``DataFileRefused`` if the folder cannot be used, for example because another server has it."""
         self._settings = settings
         self._policy: Policy = policy_of(settings.configuration)
         self._folder = folder
         self._open = ExitStack()
-        self.ended = Event()  # something failed, or somebody wants it to end
+        self.ended = Event()  # something failed, or a user wants it to end
         self.failure: BaseException | None = None
         self.url = ""
         self._time = timekeeper or Timekeeper(folder)
@@ -110,7 +110,9 @@ class ControlPlane:
     # --- life ---
 
     def start(self, logs: PodLogs | None = None) -> str:
-        """The address it serves, once the engine has read everything. Raises OSError where it cannot be had."""
+        """Return the address it serves, once the engine has read everything. Raises OSError if the address is not
+        available.
+        """
         try:
             self._time.start()
             self._open.callback(self._time.stop)
@@ -137,7 +139,7 @@ class ControlPlane:
         return self.url
 
     def stop(self) -> None:
-        """Engine, then HTTP, then storage: each has heard the last of the one before."""
+        """Stop the engine, then HTTP, then storage: each has handled the last call of the one before."""
         self._open.close()
 
     def __enter__(self) -> ControlPlane:
@@ -149,7 +151,7 @@ class ControlPlane:
         self.stop()
 
     def fail(self, error: BaseException) -> None:
-        """Something that the rest cannot do without has ended; from any thread."""
+        """End everything, because a necessary part has ended; from any thread."""
         self.failure = error
         self.ended.set()
 
@@ -200,10 +202,10 @@ class ServerExtras:
 
 @contextmanager
 def own_process() -> Iterator[None]:
-    """Start within this, in a process that does nothing else.
+    """Tune a process that does nothing else; to be called at its start.
 
-    A thread that computes for long is interrupted often for those that wait. What is read at the start stays: to look
-    through it for circles again and again would stop all threads.
+    A thread that computes for long must give way often. Objects that exist now are never scanned for garbage again:
+    each scan would stop all threads.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.disable()
@@ -219,7 +221,7 @@ def _platform() -> str:
 
 
 def _reached(host: str) -> str:
-    """The listening address as somebody on this machine reaches it."""
+    """The listening address as a client on this machine reaches it."""
     if host in ("0.0.0.0", "::"):
         return "127.0.0.1" if host == "0.0.0.0" else "[::1]"
     return f"[{host}]" if ":" in host else host

@@ -1,7 +1,7 @@
-"""The machine that serves also runs: the node agent in a thread of its own, beside the engine and the HTTP loop.
+"""Runs pods on the machine that serves: the node agent in a thread of its own, beside the engine and the HTTP loop.
 
-A thread of its own because it reads and writes files: a slow disk must not hold up decisions and answers. It is
-called when pods were written, when a supervisor has news, and when something of its own is due.
+It has a thread of its own because it reads and writes files: a slow disk must not delay decisions and answers. It is
+woken when pods were written, when a supervisor has news, and when a timer is due.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ PODS = kind_key(kind_of(Pod))
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What is run here, and as what."""
+    """The parameters of the local node."""
 
     offers: Sequence[Offer] = ()  # none: one Node with all that the machine has
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class LocalNode:
-    """``failed`` hears of an error that ended it, in its thread; ``files`` is told at ``Launcher``."""
+    """``failed`` is called in the agent's thread with an error that ended it; ``Launcher`` explains ``files``."""
 
     def __init__(
         self, folder: Path, store: SqliteStore, settings: NodeSettings, clock: Clock, *, tell: Callable[[Note], None],
         failed: Callable[[BaseException], None], gave_up: GaveUp | None = None,
         files: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
-        root = (folder / FOLDER).absolute()  # supervisors work in folders of their own
+        root = (folder / FOLDER).absolute()  # supervisors have working directories of their own
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._store = store
         self._clock = clock
@@ -64,7 +64,7 @@ class LocalNode:
         self._thread.start()
 
     def stop(self) -> None:
-        """Pods go on; the next server finds them."""
+        """Stop the agent. Pods keep running; the next server finds them."""
         self._is_stopping = True
         self.call()
         if self._thread.is_alive():
@@ -73,8 +73,8 @@ class LocalNode:
             self._close()
 
     def call(self) -> None:
-        """There is news; from any thread."""
-        with suppress(OSError):  # full: it is called already; closed: it has ended
+        """Wake it; from any thread."""
+        with suppress(OSError):  # full: it is awake already; closed: it has ended
             os.write(self._called, b"x")
 
     def _committed(self, changes: Sequence[Revision]) -> None:
@@ -86,7 +86,7 @@ class LocalNode:
             while not self._is_stopping:
                 if not self.agent.step(self._clock()):
                     self._wait()
-        except BaseException as error:  # nothing is above it that could tell
+        except BaseException as error:  # the last place that can report it
             self._failed(error)
         finally:
             self._close()

@@ -1,9 +1,9 @@
-"""Logs of pods for clients of the server: read a block at a time in threads of their own, looked after together.
+"""Logs of pods for clients of the server: read in blocks by separate threads, and watched together.
 
-Two threads read for everybody, so however many ask for however much, the HTTP loop has little to send on at a time, and
-each waits for its turn. A client that follows and has read all is not looked after again and again: one look at the
-files of all of them, ten times a second, finds those that have grown. They are read some at a time, and in between
-others have their turn: a thousand that follow a pod that prints a line are no reason for others to wait.
+Two threads read for all clients, so the HTTP loop never gets much to send at a time, however many clients ask for much,
+and requests take turns. A client that follows and has read everything is not polled alone: one check of all followed
+files, ten times a second, finds those that have grown. They are read in small groups, so that a thousand followers of
+one pod do not delay other clients.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from makeway.embedded.local_node import FOLDER
 from makeway.runtime.ports import Stored
 
 READERS = 2
-LOOK_SECONDS = 0.1  # between two looks at logs that are followed
-AT_ONCE = 8  # that are read for before others have their turn
+LOOK_SECONDS = 0.1  # between two checks of followed logs
+AT_ONCE = 8  # logs that are read before others have their turn
 TURN_SECONDS = 0.002
-SURE_SECONDS = 5.0  # after that one reads in any case: a supervisor that was killed changes no file
+SURE_SECONDS = 5.0  # after this time a log is read anyway: a supervisor that was killed changes no file
 
 
 class Logs:
@@ -61,7 +61,7 @@ class Logs:
 
 
 class LogReading(NamedTuple):
-    """What a reader found, and how things looked before: what comes after that is noticed, if not read already."""
+    """What a reader returned, and the fingerprint of its files before, which later writes change."""
 
     part: bytes
     spot: LogSpot
@@ -79,12 +79,12 @@ def _looked(reader: LogReader) -> LogReading:
 class _Waiter:
     reader: LogReader
     mark: Mark
-    until: float  # then one reads in any case
+    until: float  # then it is read anyway
     found: asyncio.Future[LogReading]
 
 
 class Lookout:
-    """Waits for logs to grow, for all clients that follow one, and reads what came."""
+    """Waits for logs to grow, for all clients that follow one, and reads them."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
@@ -92,7 +92,7 @@ class Lookout:
         self._task: asyncio.Task[None] | None = None
 
     async def changed(self, reader: LogReader, last: LogReading) -> LogReading:
-        """The next look at a log that has changed since the last one; after a few seconds at any."""
+        """Return the next reading of a log that has changed since the last one, or after a few seconds any."""
         loop = asyncio.get_running_loop()
         waiter = _Waiter(reader, last.mark, loop.time() + SURE_SECONDS, loop.create_future())
         self._waiting.setdefault(last.spot, {})[waiter] = None
@@ -131,7 +131,7 @@ class Lookout:
         readers = [each.reader for each in waiters]
         looks = await asyncio.get_running_loop().run_in_executor(self._threads, _looks, readers)
         for waiter, look in zip(waiters, looks, strict=True):
-            if waiter.found.done():  # nobody waits for it any more
+            if waiter.found.done():  # its client is gone
                 continue
             if isinstance(look, Exception):
                 waiter.found.set_exception(look)
@@ -146,7 +146,7 @@ def _marks(spots: Sequence[LogSpot]) -> list[Mark]:
 
 
 def _looks(readers: Sequence[LogReader]) -> list[LogReading | Exception]:
-    """A log that cannot be read is the trouble of its reader alone."""
+    """Read the logs; a log that cannot be read only fails its own reader."""
     found: list[LogReading | Exception] = []
     for reader in readers:
         try:

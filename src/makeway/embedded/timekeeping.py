@@ -1,7 +1,7 @@
-"""What time it is for a server: a steady clock, and a note in the data folder of how far it has come.
+"""The clock of a server: steady, and with a note in the data folder of the latest time.
 
-The note is a file that a later start does not go behind: without it, everything that was stored by a clock that went
-ahead and has been put right since would wait until that time has come again.
+A later start never goes behind the note. Without it, if a clock ran ahead and was corrected since, everything stored
+with its times would have to wait until those times come again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from makeway.core.model import Millis
 from makeway.runtime.steady import Nanos, SteadyClock, machine_ns, wall_ns
 
 CLOCK_FILE = "clock"
-KEEP_SECONDS = 10.0  # between two notes: what a server that is killed may have told since
-APART_MS = 10_000  # what is worth telling
+KEEP_SECONDS = 10.0  # between two notes: a killed server may lose this much
+APART_MS = 10_000  # a difference that is worth a log line
 STOP_SECONDS = 5.0
 DIGITS_MAX = 20
 log = logging.getLogger("makeway.clock")
@@ -30,7 +30,7 @@ class Timekeeper:
     def __init__(self, folder: Path, wall: Nanos = wall_ns, machine: Nanos = machine_ns) -> None:
         self._path = folder / CLOCK_FILE
         self.clock = SteadyClock(wall, machine, _noted(self._path))
-        self._is_told = False  # that it differs from the machine's
+        self._is_told = False  # the difference from the machine's clock was logged
         self._ending = Event()
         self._thread = Thread(target=self._run, name="makeway-clock", daemon=True)
 
@@ -45,7 +45,7 @@ class Timekeeper:
         self.look()
 
     def look(self) -> None:
-        """Note how far it has come, and tell where the machine's clock says something else."""
+        """Write the note, and log if the machine's clock differs."""
         with suppress(OSError):  # a full disk: the next note may have room
             _note(self._path, self.clock())
         behind = self.clock.behind_ms()
@@ -66,7 +66,7 @@ class Timekeeper:
 
 
 def _noted(path: Path) -> Millis | None:
-    """How far the clock of the last server had come, as far as anybody knows."""
+    """The latest time of the last server, as far as it is known."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -82,7 +82,7 @@ def _noted(path: Path) -> Millis | None:
 
 
 def _note(path: Path, now: Millis) -> None:
-    """Whole or not at all."""
+    """Write the note whole or not at all."""
     beside = path.with_name(f".{path.name}.new")
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from makeway.api.objects.meta import KubernetesObject
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Action, Controller, Note, Ref, departure_of
 from makeway.core.model import Millis
@@ -153,7 +153,7 @@ class Engine:
         else:
             self._context.gave_up(ref, part, error, again=part != INFORMERS)
 
-    def _stored(self, ref: Ref, before: Any, after: Any) -> None:
+    def _stored(self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
         """A newer state of an object is known."""
         self.updates.stored(ref, before, after)
         if self.set_aside:

@@ -20,13 +20,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from makeway.api.names import DEFAULT_NAMESPACE
 from makeway.api.objects.kubernetes import Event, EventSource, ObjectReference
-from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta
 from makeway.api.quantity import MicroTime, Time
 from makeway.api.versions import kind_of
 from makeway.controllers.contract import GANG_WORKLOAD, Note, Ref
@@ -120,7 +120,11 @@ class Recorder:
     """An actor beside the engine: takes its notes and writes events. It calls ``poke`` when one is written."""
 
     def __init__(
-        self, notes: deque[Note], get: Callable[[Ref], Any | None], submit: Submit, poke: Callable[[], None]
+        self,
+        notes: deque[Note],
+        get: Callable[[Ref], KubernetesObject | None],
+        submit: Submit,
+        poke: Callable[[], None],
     ) -> None:
         self._notes = notes
         self._get = get
@@ -192,7 +196,7 @@ class Recorder:
         self._of_object.move_to_end(about)
         return allowance.take(now) and self._of_all.take(now)
 
-    def _event(self, note: Note, about: Any, now: Millis) -> Event:
+    def _event(self, note: Note, about: KubernetesObject | None, now: Millis) -> Event:
         ref, at, source = note.about, Time.of_millis(stored(now)), source_of(note)
         shown = ObjectReference(kind=ref.kind.partition(".")[0], namespace=ref.namespace, name=ref.name)
         if about is not None:

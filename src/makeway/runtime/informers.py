@@ -9,8 +9,8 @@ An object whose bytes cannot be read is skipped and set aside (0081): its last k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from makeway.api.objects.meta import KubernetesObject
 from makeway.api.versions import Kind, find_kind
 from makeway.controllers.contract import Ref
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS
@@ -48,11 +48,11 @@ def ref_of(each: Stored) -> Ref:
     return Ref(Ref.kind_of(each.kind), each.namespace, each.name)
 
 
-def finder(store: Store) -> Callable[[Ref], Any | None]:
+def finder(store: Store) -> Callable[[Ref], KubernetesObject | None]:
     """Reads one object of a kind that is watched, for questions asked before an informer has seen it."""
     kinds = {Ref.kind_of(kind): kind for kind in watched_kinds()}
 
-    def find(ref: Ref) -> Any | None:
+    def find(ref: Ref) -> KubernetesObject | None:
         kind = kinds.get(ref.kind)  # a kind of job that the store does not have owns nothing there
         try:
             return None if kind is None else store.get(kind, ref.namespace, ref.name).value()

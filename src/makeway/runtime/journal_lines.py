@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from makeway.api.objects.kubernetes import Pod
+from makeway.api.objects.meta import KubernetesObject
 from makeway.controllers.contract import Action, Change, Outcome, Placing, Ref
 from makeway.controllers.pods.edits import whose
 from makeway.core.cycle.cycle import Verdict
@@ -18,7 +18,9 @@ class JournalKeeper(Observer):
     def __init__(self, journal: DecisionJournal) -> None:
         self._journal = journal
 
-    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+    def stored(
+        self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
+    ) -> None:
         if after is None and ref.kind == "Workload":
             self._journal.forget(ref.key)
 
@@ -46,8 +48,8 @@ class JournalKeeper(Observer):
         else:
             pod = departed.stored
             self._journal.write(
-                now, "displaced", None if pod is None else whose(pod), decision=action.decision, reason=why.reason,
-                by=why.by, item=f"pod {ref.key}",
+                now, "displaced", whose(pod) if isinstance(pod, Pod) else None, decision=action.decision,
+                reason=why.reason, by=why.by, item=f"pod {ref.key}",
             )  # fmt: skip
 
     def failed(self, action: Action, now: Millis) -> None:

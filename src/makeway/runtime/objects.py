@@ -13,16 +13,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from makeway.api.conditions import is_true
-from makeway.controllers.contract import Edit, Ref
+from makeway.api.objects.meta import KubernetesObject
+from makeway.api.objects.workload import Workload
+from makeway.controllers.contract import POD, WORKLOAD, Edit, KindName, Object, Ref
 
 TOMBSTONES_MAX = 10_000  # removed objects whose last revision is remembered: late events about them are dropped
 
 LAST_NAME = "\x7f"  # names are ASCII: it comes after all of them
-OWNED = ("Workload", "Pod")  # kinds that are looked up by their owner
+OWNED: tuple[KindName, ...] = (WORKLOAD, POD)  # kinds that are looked up by their owner
 
 EDITS = "executor"  # the part that gives up where an edit fails
 
-Told = Callable[[Ref, Any, Any], None]  # the object, its state before (None: it was not there), and after (None: gone)
+# the object, its state before (None: it was not there), and after (None: gone)
+Told = Callable[[Ref, KubernetesObject | None, KubernetesObject | None], None]
 GaveUp = Callable[[Ref, str, Exception | None], None]  # the object, the part that gave up, and why; None: it is gone
 
 
@@ -42,32 +45,35 @@ class ObjectCache:
         self.gave_up = gave_up
         self._on_stored = on_stored
         self._on_expected = on_expected
-        self._stored: dict[Ref, Any] = {}
+        self._stored: dict[Ref, Any] = {}  # of the type that the kind of the Ref says
         self._revisions: dict[Ref, int] = {}
         self._gone: dict[Ref, int] = {}  # oldest first
-        self._edits: dict[Ref, dict[int, Edit]] = {}  # of writes under way, by number, in order
-        self._expected: dict[Ref, Any] = {}  # only where there are edits
-        self._made: dict[int, tuple[Any, Any]] = {}  # the input and the result of an edit, so that it is made once
+        self._edits: dict[Ref, dict[int, Edit[Any]]] = {}  # of writes under way, by number, in order
+        self._expected: dict[Ref, Any] = {}  # the same; only where there are edits
+        # the input and the result of an edit, so that it is made once
+        self._made: dict[int, tuple[KubernetesObject, KubernetesObject | None]] = {}
         self._names: dict[str, list[tuple[str, str]]] = {}  # by kind, sorted
         self._owned: dict[tuple[str, str], dict[Ref, None]] = {}  # kind, uid of a controller -> its Workloads or Pods
         self._queued: dict[tuple[str, str], dict[Ref, None]] = {}  # LocalQueue -> its Workloads that have not finished
 
     # --- reading ---
 
-    def get(self, ref: Ref) -> Any | None:
-        return self._stored.get(ref)
+    def get(self, ref: Ref[Object]) -> Object | None:
+        found: Object | None = self._stored.get(ref)
+        return found
 
-    def expected(self, ref: Ref) -> Any | None:
-        return self._expected[ref] if ref in self._expected else self._stored.get(ref)
+    def expected(self, ref: Ref[Object]) -> Object | None:
+        found: Object | None = self._expected[ref] if ref in self._expected else self._stored.get(ref)
+        return found
 
     def revision(self, ref: Ref) -> int:
         return self._revisions.get(ref, 0)
 
-    def all(self, kind: str) -> Iterator[Any]:
+    def all(self, kind: KindName[Object]) -> Iterator[Object]:
         for namespace, name in list(self._names.get(kind, ())):
             yield self._stored[Ref(kind, namespace, name)]
 
-    def in_namespace(self, kind: str, namespace: str) -> list[Any]:
+    def in_namespace(self, kind: KindName[Object], namespace: str) -> list[Object]:
         """All objects of a kind in a namespace, by name; other namespaces cost nothing."""
         names = self._names.get(kind, [])
         first, last = (bisect_left(names, (namespace, bound)) for bound in ("", LAST_NAME))
@@ -76,15 +82,15 @@ class ObjectCache:
     def count(self, kind: str) -> int:
         return len(self._names.get(kind, ()))
 
-    def owned(self, uid: str, kind: str = "Workload") -> list[Any]:
+    def owned(self, uid: str, kind: KindName[Object]) -> list[Object]:
         return [self._stored[ref] for ref in sorted(self._owned.get((kind, uid), ()))]
 
-    def in_local_queue(self, namespace: str, name: str) -> list[Any]:
+    def in_local_queue(self, namespace: str, name: str) -> list[Workload]:
         return [self._stored[ref] for ref in sorted(self._queued.get((namespace, name), ()))]
 
     # --- what is stored ---
 
-    def see(self, ref: Ref, value: Any, revision: int, *, settles: int = 0) -> bool:
+    def see(self, ref: Ref[Object], value: Object, revision: int, *, settles: int = 0) -> bool:
         """An object as it is at ``revision``; return whether that is news. ``settles``: the write that made it so."""
         if settles and ref in self._edits:
             self._edits[ref].pop(settles, None)
@@ -122,7 +128,7 @@ class ObjectCache:
         if len(self._gone) > TOMBSTONES_MAX:
             del self._gone[next(iter(self._gone))]
 
-    def _changed(self, ref: Ref, before: Any, after: Any) -> None:
+    def _changed(self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
         if ref not in self._edits:
             self._on_expected(ref, before, after)
         else:
@@ -131,7 +137,7 @@ class ObjectCache:
 
     # --- what is expected ---
 
-    def assume(self, ref: Ref, number: int, edit: Edit, *, quietly: bool = False) -> None:
+    def assume(self, ref: Ref[Object], number: int, edit: Edit[Object], *, quietly: bool = False) -> None:
         """A write is under way. ``quietly``: the state has its effect already."""
         before = self.expected(ref)
         self._edits.setdefault(ref, {})[number] = edit
@@ -147,21 +153,21 @@ class ObjectCache:
         self._made.pop(number, None)
         self._expect(ref, before)
 
-    def edited(self, number: int, edit: Edit, value: Any) -> Any:
+    def edited(self, number: int, edit: Edit[Any], value: KubernetesObject) -> KubernetesObject | None:
         """What the edit of an assumed write makes of ``value``."""
         known = self._made.get(number)
         if known is None or known[0] is not value:
             known = self._made[number] = (value, edit(value))
         return known[1]
 
-    def _applied(self, ref: Ref, number: int, edit: Edit, value: Any) -> Any:
+    def _applied(self, ref: Ref, number: int, edit: Edit[Any], value: KubernetesObject) -> KubernetesObject | None:
         try:
             return self.edited(number, edit, value)
         except Exception as error:
             self.gave_up(ref, EDITS, error)
             return None
 
-    def _expect(self, ref: Ref, before: Any, *, quietly: bool = False) -> None:
+    def _expect(self, ref: Ref, before: KubernetesObject | None, *, quietly: bool = False) -> None:
         value = self._stored.get(ref)
         edits = self._edits[ref]
         for number, edit in edits.items():
@@ -177,24 +183,22 @@ class ObjectCache:
 
     # --- owners and queues ---
 
-    def _index(self, ref: Ref, before: Any, after: Any) -> None:
+    def _index(self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
         if ref.kind not in OWNED:
             return
-        if ref.kind == "Workload" and before is not None and after is not None and _belongs_alike(before, after):
+        if isinstance(before, Workload) and isinstance(after, Workload) and _belongs_alike(before, after):
             return
         for uid in _controllers(before):
             _forget(self._owned, (ref.kind, uid), ref)
         for uid in _controllers(after):
             self._owned.setdefault((ref.kind, uid), {})[ref] = None
-        if ref.kind != "Workload":
-            return
-        if before is not None:
+        if isinstance(before, Workload):
             _forget(self._queued, (ref.namespace, before.spec.queue_name), ref)
-        if after is not None and not _has_finished(after):
+        if isinstance(after, Workload) and not _has_finished(after):
             self._queued.setdefault((ref.namespace, after.spec.queue_name), {})[ref] = None
 
 
-def _belongs_alike(before: Any, after: Any) -> bool:
+def _belongs_alike(before: Workload, after: Workload) -> bool:
     """Whether two states of a Workload have the same owners and LocalQueue, and neither or both have finished."""
     return (
         before.spec.queue_name == after.spec.queue_name
@@ -203,15 +207,15 @@ def _belongs_alike(before: Any, after: Any) -> bool:
     )
 
 
-def _controllers(value: Any) -> Iterable[str]:
+def _controllers(value: KubernetesObject | None) -> Iterable[str]:
     return () if value is None else (owner.uid for owner in value.metadata.owner_references if owner.controller)
 
 
-def _has_finished(workload: Any) -> bool:
+def _has_finished(workload: Workload) -> bool:
     return workload.status is not None and is_true(workload.status.conditions, "Finished")
 
 
-def _forget(table: dict[Any, dict[Ref, None]], key: Any, ref: Ref) -> None:
+def _forget(table: dict[tuple[str, str], dict[Ref, None]], key: tuple[str, str], ref: Ref) -> None:
     members = table.get(key, {})
     members.pop(ref, None)
     if not members:

@@ -47,7 +47,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import msgspec
 
 from makeway.api import codec
-from makeway.api.objects.meta import FOREGROUND, ORPHAN, ObjectMeta, Wire
+from makeway.api.objects.meta import FOREGROUND, ORPHAN, KubernetesObject, ObjectMeta, Wire
 from makeway.api.problems import Problem
 from makeway.api.quantity import decode_hook
 from makeway.api.reading.documents import Tree
@@ -206,7 +206,7 @@ class Stored:
     finalizers: tuple[str, ...]
     deleting: bool  # it has a deletionTimestamp
     data: bytes
-    _value: Any = field(default=None, init=False, repr=False, compare=False)
+    _value: KubernetesObject | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def read(cls, kind: Kind, data: bytes) -> Stored:
@@ -214,7 +214,7 @@ class Stored:
         return cls.of(kind, _HEADERS.decode(data).metadata, data)
 
     @classmethod
-    def made(cls, kind: Kind, value: Any) -> Stored:
+    def made(cls, kind: Kind, value: KubernetesObject) -> Stored:
         """From a value that reads the same from its bytes."""
         new = cls.of(kind, value.metadata, codec.encode(value))
         new._keep(value)
@@ -253,13 +253,13 @@ class Stored:
 
     def value(self) -> Any:
         """A wire struct of ``kind.type``. Readers that ask soon after each other share one, and must not change it."""
-        found = self._value
+        found: Any = self._value
         if found is None:
             found = codec.decode(self.data, self.kind.type)
             self._keep(found)
         return found
 
-    def _keep(self, value: Any) -> None:
+    def _keep(self, value: KubernetesObject) -> None:
         object.__setattr__(self, "_value", value)
         _recent.append(self)
         if len(_recent) > RECENT_MAX:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from makeway.controllers.contract import Ref
+from makeway.api.objects.meta import KubernetesObject
+from makeway.controllers.contract import WORKLOAD, Ref, is_of
 from makeway.core.state import State
 from makeway.runtime.objects import OWNED, ObjectCache
 from makeway.runtime.set_aside import Probe, SetAside
@@ -49,7 +50,7 @@ class StateUpdater:
         if before is not None and after is not None and before.metadata.uid != after.metadata.uid:
             self.changed(ref, before, None)
             before = None
-        if ref.kind == "Workload":
+        if is_of(ref, WORKLOAD):
             self.workloads.changed(ref, before, after)
         elif ref.kind in CONFIGURING:
             self._configuration.changed(ref, before, after)
@@ -62,16 +63,18 @@ class StateUpdater:
         elif ref.kind == "RuntimeClass":
             self._surroundings.runtime_class(ref, after)
 
-    def stored(self, ref: Ref, before: Any, after: Any) -> None:
+    def stored(self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
         """A newer object is stored: it and the objects concerned are reconciled."""
         objects, enqueue = self.context.objects, self.follow_ups.enqueue
         enqueue(ref)
         for value in (before, after):
-            for reference in () if value is None else value.metadata.owner_references:
-                owner = Ref(reference.kind, value.metadata.namespace, reference.name)
+            if value is None:
+                continue
+            for reference in value.metadata.owner_references:
+                owner = Ref.named(reference.kind, value.metadata.namespace, reference.name)
                 enqueue(owner)
                 if ref.kind == "Pod" and objects.get(owner) is None:  # the Workload of that Job waits for its pods
-                    for workload in objects.owned(reference.uid):
+                    for workload in objects.owned(reference.uid, WORKLOAD):
                         enqueue(Ref.of(workload))
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             for kind in OWNED:  # they may have waited for their owner to go
@@ -87,5 +90,5 @@ class StateUpdater:
         self.follow_ups.enqueue(ref)
         if ref.kind in CONFIGURING:
             self._configuration.read_again(ref)
-        elif ref.kind == "Workload":
+        elif is_of(ref, WORKLOAD):
             self.workloads.try_again(ref)

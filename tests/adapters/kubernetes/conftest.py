@@ -1,4 +1,4 @@
-"""A client, and a small real HTTPS server that answers as a test wants."""
+"""A client, and a small real HTTPS server with the answers that a test wants."""
 
 from __future__ import annotations
 

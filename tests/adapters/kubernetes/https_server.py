@@ -34,7 +34,7 @@ class Pair:
 
 
 class Authority:
-    """Signs certificates for tests."""
+    """A certificate authority for tests."""
 
     def __init__(self, name: str = "test authority") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -81,7 +81,7 @@ class Asked:
 
 @dataclass
 class Server:
-    """Answers with what ``answer`` writes, and remembers what it was asked."""
+    """A server that answers with ``answer``, and keeps its requests."""
 
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
@@ -155,12 +155,12 @@ class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # clients that go away in the midst are part of the tests
+        pass  # clients that leave early are part of the tests
 
 
 @contextmanager
 def serving(authority: Authority, folder: Path, *, host: str = "127.0.0.1", clients: bool = False) -> Iterator[Server]:
-    """A server on a free port of the loopback; ``clients``: they must show a certificate of the authority too."""
+    """A server on a free port of the loopback; ``clients``: they need a certificate of the authority too."""
     pair = authority.signs("server", host)
     file = folder / "server.pem"
     file.write_bytes(pair.certificate + pair.key)

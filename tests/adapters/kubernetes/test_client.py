@@ -1,4 +1,4 @@
-"""The client against real HTTPS servers: who is trusted, what is sent, what an answer means, when it asks again."""
+"""The client against real HTTPS servers: trust, requests, the meaning of answers, and repeated requests."""
 
 from __future__ import annotations
 
@@ -490,7 +490,7 @@ def test_a_watch_can_be_ended_while_somebody_waits_for_it(server: Server, target
 def test_a_client_closes_no_socket_that_somebody_reads(
     server: Server, target: ApiTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number would be that of the next file, and the reader would take the beginning of that."""
+    """The number of the socket would go to the next file, and the reader would take the beginning of that file."""
     done, reads, left = Event(), Event(), list[bool]()
 
     def answer(asked: Asked, handler: Handler) -> None:

@@ -1,4 +1,4 @@
-"""The Store conformance suite over HTTPS: our client, our server, and all that is between them."""
+"""The Store conformance suite over HTTPS: our client, our server, and everything between them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def target_of(server: Server) -> ApiTarget:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    soon = Limits(bookmark_seconds=0.01)  # a quiet watch says soon up to where it has seen all
+    soon = Limits(bookmark_seconds=0.01)  # a quiet watch soon gets its place in a bookmark
     with running(tmp_path_factory.mktemp("server"), limits=soon) as server:
         for name in NAMESPACES:
             server.store.create(Namespace(metadata=ObjectMeta(name=name)))
@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 class TestOverHttps(StoreConformance):
-    """One server for all: to start one takes longer than to empty it."""
+    """One server for all tests: starting one takes longer than emptying it."""
 
     @pytest.fixture(autouse=True)
     def connection(self, server: Server) -> Iterator[None]:
@@ -52,7 +52,7 @@ class TestOverHttps(StoreConformance):
         for kind in (QUEUE, FLAVOR, kind_of(ClusterQueue)):
             for each in self.behind.list(kind).items:
                 self.behind.patch(kind, each.namespace, each.name, {"metadata": {"finalizers": None}})
-                with suppress(NotFound):  # it had been deleted, and waited for that
+                with suppress(NotFound):  # it was deleted, and waited for its finalizer
                     self.behind.delete(kind, each.namespace, each.name)
         return KubernetesStore(self.client)
 
@@ -60,7 +60,7 @@ class TestOverHttps(StoreConformance):
         self.behind.compact()
 
     def news(self, watch: Watch, limit: int = 1000) -> list[WatchEvent]:
-        """Until the watch has read up to what the server has now: events, or bookmarks where there are none."""
+        """Read a watch until it has all changes of the server: events, or bookmarks if there are none."""
         assert isinstance(watch, FollowedWatch)
         until, newest = time.monotonic() + PATIENCE_SECONDS, int(self.behind.resource_version)
         found: list[WatchEvent] = []
@@ -75,7 +75,7 @@ class TestOverHttps(StoreConformance):
             time.sleep(0.001)
 
     def test_a_watch_from_a_forgotten_revision_has_expired(self, store: Store) -> None:
-        """A stream does not fall behind before its reader does: what was told can be forgotten, and it goes on."""
+        """An open stream cannot fall behind: its events may be forgotten, and it goes on."""
         old = store.create(queue("a"))
         watch = store.watch(QUEUE, old.resource_version)
         store.create(queue("b"))

@@ -1,4 +1,4 @@
-"""The engine over a Store that is somewhere else: our server over HTTPS, as a Kubernetes cluster would be."""
+"""The engine over a remote Store: our server over HTTPS, used like a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORKLOADS = kind_of(Workload)
 
 @pytest.fixture
 def far_away(tmp_path: Path) -> Iterator[tuple[Server, Engine, Event]]:
-    """A server, and an engine that knows no more of it than its address."""
+    """A server, and an engine that knows only its address."""
     called = Event()
     with ExitStack() as stack:
         server = stack.enter_context(running(tmp_path / "data"))
@@ -45,7 +45,7 @@ def far_away(tmp_path: Path) -> Iterator[tuple[Server, Engine, Event]]:
 
 
 def until(condition: Callable[[], bool], engine: Engine, called: Event) -> bool:
-    """Steps of the engine, whenever somebody calls, until the condition holds or patience ends."""
+    """Step the engine on each call until the condition holds or the time is up."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not condition() and time.monotonic() < end:
         called.clear()
@@ -60,7 +60,7 @@ def apply(server: Server, file: str) -> None:
 
 
 def admitted(server: Server) -> dict[str, bool]:
-    """Which job's Workload has quota."""
+    """The jobs whose Workload has quota."""
 
     def has_quota(value: Any) -> bool:
         return any(c.type == "QuotaReserved" and c.status == "True" for c in value.status.conditions)

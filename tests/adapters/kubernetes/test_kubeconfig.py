@@ -1,4 +1,4 @@
-"""Kubeconfig files: what becomes a target, what is refused, and that all of it is told at once."""
+"""Kubeconfig files: targets, refusals, and all problems reported at once."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_whatever_the_file_is_it_is_a_target_or_a_refusal(
     tmp_path: Path, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
 ) -> None:
-    """Bytes of a sound file, some of them replaced, doubled or cut."""
+    """Bytes of a valid file, some of them replaced, doubled or cut."""
     path, sound = tmp_path / "config", yaml.safe_dump(config(namespace="team")).encode()
     for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // 10)):
         dice, data = random.Random(seed), bytearray(sound)

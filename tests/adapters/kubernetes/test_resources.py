@@ -1,4 +1,4 @@
-"""What a server serves, as it says itself, and how people may call it."""
+"""The resources of a server, from its discovery, and the names that people use for them."""
 
 from __future__ import annotations
 

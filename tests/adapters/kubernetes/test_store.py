@@ -1,4 +1,4 @@
-"""What the Store makes equal where API servers differ from the port, against servers that answer as they do."""
+"""The Store over API servers that differ from the port: their answers, and the Store's equal results."""
 
 from __future__ import annotations
 

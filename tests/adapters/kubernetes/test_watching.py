@@ -1,4 +1,4 @@
-"""A watch in a thread: it resumes, tells when it cannot, holds no more than it may, and ends with its owner."""
+"""A watch in a thread: it resumes, reports errors, has bounded memory, and ends with its owner."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def at(version: int, name: str = "q") -> dict[str, Any]:
 
 
 def polled(watch: Watch, count: int) -> list[WatchEvent]:
-    """So many events, or what there was when patience ended."""
+    """This many events, or what had come when the time was up."""
     found: list[WatchEvent] = []
     until = time.monotonic() + PATIENCE_SECONDS
     while len(found) < count and time.monotonic() < until:
@@ -72,7 +72,7 @@ def watchers() -> set[threading.Thread]:
 def telling(
     *parts: Sequence[tuple[str, dict[str, Any]]], then: str = "ends", until: threading.Event | None = None
 ) -> Callable[[Asked, Handler], None]:
-    """A server that tells one part per connection; the last one stays open until the event is set."""
+    """A server that sends one part per connection; the last one stays open until the event is set."""
     left = list(parts)
 
     def answer(asked: Asked, handler: Handler) -> None:

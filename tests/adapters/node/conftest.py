@@ -14,7 +14,7 @@ from tests.adapters.node.pods import Pods
 
 @pytest.fixture(scope="session")
 def launcher() -> Iterator[Launcher]:
-    """One zygote for all."""
+    """One zygote for all tests."""
     found = Launcher()
     yield found
     found.close()

@@ -1,4 +1,4 @@
-"""A process that does not go on, whatever it is told."""
+"""A process that is stuck, whatever signals it gets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def stuck(pid: int) -> Iterator[None]:
-    """Held as a debugger holds it: no signal but SIGKILL reaches it."""
+    """Hold a process as a debugger does: no signal but SIGKILL reaches it."""
     if _libc.ptrace(_SEIZE, pid, 0, 0) != 0:
         pytest.skip(f"processes cannot be held here: {os.strerror(ctypes.get_errno())}")
     assert _libc.ptrace(_INTERRUPT, pid, 0, 0) == 0
@@ -24,8 +24,8 @@ def stuck(pid: int) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        os.kill(pid, signal.SIGKILL)  # nobody did, and the wait below would have no end
+        os.kill(pid, signal.SIGKILL)  # the test did not, and the wait below would have no end
         raise
     finally:
         with suppress(ChildProcessError):
-            os.waitpid(pid, _WALL)  # who holds it hears of its end first
+            os.waitpid(pid, _WALL)  # the tracer reaps it first

@@ -41,7 +41,7 @@ class TestNode:
         self.store = MemoryStore(clock, SeededNames(secrets.randbits(64)))
         self.notes: list[Note] = []
         self.gave_up: GaveUp | None = None
-        self.ahead_ms = 0  # of the clock, where a test does not want to wait
+        self.ahead_ms = 0  # added to the clock, if a test does not want to wait
         self.settings = AgentSettings(root, offers_of((NODE,), gpus), base=base_environment(), **settings)
         self.agent = self.new_agent()
 
@@ -50,7 +50,7 @@ class TestNode:
         return Agent(self.store, writer, self.settings, self.notes.append, self.launcher, self.gave_up)
 
     def restart(self) -> None:
-        """Another agent over the same Store and folders, as after a crash of the first."""
+        """Start another agent over the same Store and folders, as after a crash of the first."""
         self.agent._line.close()
         self.agent = self.new_agent()
 
@@ -108,7 +108,7 @@ class TestNode:
     # --- time ---
 
     def until(self, what: Callable[[], bool], seconds: float = LONG_S) -> None:
-        """Let the agent work until it is so."""
+        """Step the agent until the condition holds."""
         end = time.monotonic() + seconds
         while True:
             busy = self.step()
@@ -128,7 +128,7 @@ class TestNode:
         return [(each.name, self.status(each.name)) for each in self.store.list(PODS).items]
 
     def close(self) -> None:
-        """Delete all pods; nothing of them may be left."""
+        """Delete all pods; no process of them may be left."""
         uids = self.folders()
         for each in self.store.list(PODS).items:
             self.delete(each.name, grace=0)

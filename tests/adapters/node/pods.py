@@ -1,4 +1,4 @@
-"""Real pods for tests: plans become processes, and a test that leaves one behind fails."""
+"""Real pods for tests: plans become processes, and a test that leaves a process behind fails."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from makeway.adapters.node.supervision.records import (
     write,
 )
 
-LONG_S = 20.0  # for what must happen; no test waits so long for what must not
+LONG_S = 20.0  # for what must happen; no test waits this long for what must not happen
 PATH = os.environ.get("PATH", "/usr/bin:/bin")
 
 
 def wait_for(what: Callable[[], bool], seconds: float = LONG_S) -> None:
-    """Until it is so; a failure names what did not come."""
+    """Wait until the condition holds; a failure names what did not happen."""
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, f"this did not happen within {seconds} s: {what.__doc__ or what}"
@@ -59,7 +59,7 @@ class Pods:
 
     def start(self, *containers: ContainerPlan, restart: str = "Never", **more: object) -> Path:
         self._count += 1
-        uid = f"{self._count}-{secrets.token_hex(4)}"  # other runs of these tests may be under way on this machine
+        uid = f"{self._count}-{secrets.token_hex(4)}"  # other runs of these tests may use this machine
         self._uids[uid] = None
         folder = self.folder / uid
         folder.mkdir()
@@ -70,7 +70,7 @@ class Pods:
         return folder
 
     def run(self, *containers: ContainerPlan, **more: object) -> PodRecord:
-        """To the end."""
+        """Run a pod to its end."""
         return self.ended(self.start(*containers, **more))  # type: ignore[arg-type]
 
     def ended(self, folder: Path, seconds: float = LONG_S) -> PodRecord:
@@ -86,11 +86,11 @@ class Pods:
         os.kill(record.pid, signal.SIGUSR1)
 
     def close(self) -> None:
-        """End the test: whatever is left is ended, and told."""
+        """End the test: remaining pods are ended, and reported as a failure."""
         left = [each for uid in self._uids for each in processes.of_pod(uid)]
         supervisors = [record for uid in self._uids if (record := read_record(self.folder / uid)) is not None]
         for each in supervisors:
-            if each.finished_ms is not None:  # it has only its own end left to come to
+            if each.finished_ms is not None:  # it is only ending
                 wait_for(lambda each=each: not processes.is_alive(each.pid, each.ticks, each.boot))  # type: ignore[misc]
         running = [each for each in supervisors if processes.is_alive(each.pid, each.ticks, each.boot)]
         for record in running:
@@ -114,7 +114,7 @@ def code(record: PodRecord, name: str = "work") -> int:
 
 
 def log(folder: Path, name: str = "work", restart: int = 0) -> bytes:
-    """All that is kept of a container's log."""
+    """The whole log of a container."""
     pieces = sorted((folder / LOGS / name).glob(f"{restart}.*.log"))
     return b"".join(each.read_bytes() for each in pieces)
 

@@ -1,4 +1,4 @@
-"""Pods that are bound here run as processes; the Store says how they fare, also after the agent was gone."""
+"""Pods that are bound here run as processes; the Store has their status, also after the agent was gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from makeway.adapters.node.supervision import processes
 from makeway.adapters.node.supervision.records import read_record
 from makeway.api.objects.kubernetes import Node
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import NODE, POD, Ref
 from tests.adapters.node.nodes import TestNode
 from tests.unreadable import UNREADABLE, put_past
 
@@ -357,7 +357,7 @@ def test_a_pod_that_cannot_be_read_keeps_no_other_from_running(node: TestNode, w
     node.run("good", "exit 0")
     node.until_phase("good", "Succeeded")
     node.until(lambda: bool(told) or what == "Pod spread")
-    assert {ref for ref, _ in told} <= {Ref("Pod", "default", "bad")}
+    assert {ref for ref, _ in told} <= {Ref(POD, "default", "bad")}
     if what == "Pod on a node":
         assert "FailedSync" in reasons(node)
 
@@ -373,5 +373,5 @@ def test_a_node_that_cannot_be_read_ends_nothing_and_is_said(node: TestNode) -> 
     node.run("after", "exit 0")
     node.until_phase("after", "Succeeded")
     node.until(lambda: bool(told))
-    assert set(told) == {Ref("Node", "", "here")}
+    assert set(told) == {Ref(NODE, "", "here")}
     put_past(node.store, tree)

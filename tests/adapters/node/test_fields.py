@@ -1,4 +1,4 @@
-"""A pod as users write it, and the plan that comes of it: the table of fields, row by row."""
+"""The plan of a pod, from the pod as users write it: the table of fields, row by row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MACHINE = NodeContext(
 
 @dataclass
 class Known:
-    """Secrets and ConfigMaps that are there."""
+    """The existing Secrets and ConfigMaps."""
 
     secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     config_maps: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def test_a_reference_is_read_as_kubernetes_reads_it() -> None:
 
 
 def doubling(base: str, times: int, steps: int) -> list[Tree]:
-    """Variables of which each names the one before several times."""
+    """Variables of which each refers to the one before several times."""
     more = [{"name": f"A{i}", "value": f"$(A{i - 1})" * times} for i in range(1, steps + 1)]
     return [{"name": "A0", "value": base}, *more]
 

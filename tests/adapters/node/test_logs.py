@@ -1,4 +1,4 @@
-"""Logs as they are read: whole, from near the end, since a time, with times, bounded, and while they grow."""
+"""Reading of logs: whole, from near the end, since a time, with times, bounded, and while they grow."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_reader_that_is_too_slow_misses_what_was_dropped(tmp_path: Path) -> No
 
 
 def test_who_does_not_follow_reads_up_to_where_the_log_ended_when_he_asked(tmp_path: Path) -> None:
-    """However fast it grows: a pod that runs `yes` was read for as long as it ran."""
+    """However fast it grows: the log of a pod that runs `yes` had no end for its reader once."""
     written = LogBook(tmp_path, 0, SMALL)
     written.write(b"one\ntwo\n", T0)
     reader = LogReader(tmp_path, 0, LogQuery(), lambda: False)
@@ -151,7 +151,7 @@ def test_a_few_lines_of_a_large_log_cost_a_few_blocks(tmp_path: Path, query: Log
 
 
 def test_a_time_is_found_by_halving(tmp_path: Path) -> None:
-    """A pod that prints a little all the time has as many times as it has lines."""
+    """A pod that prints a little all the time has as many times as lines."""
     written = LogBook(tmp_path, 0, SMALL * 64)
     for n in range(30_000):
         written.write(b"%05d\n" % n, T0 + 10 * n)
@@ -213,6 +213,6 @@ def test_the_tail_is_what_the_whole_ends_with(
 
 
 def _lines(whole: bytes) -> list[bytes]:
-    """By line feeds alone."""
+    """The lines, split at line feeds alone."""
     parts = whole.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])

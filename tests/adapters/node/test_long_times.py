@@ -1,4 +1,4 @@
-"""Times of any length: nothing comes early because it is far away, and a clock that is set moves nothing."""
+"""Times of any length: a distant time does not come early, and setting a clock moves nothing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_long_hook_ends_when_the_grace_period_does(pods: Pods, seconds: int) -
 
 
 def test_a_pod_of_the_store_may_have_the_longest_times_there_are(node: TestNode) -> None:
-    """As an object: what is computed from them is still a time that can be written and read again."""
+    """In the object: times that are computed from them can still be written and read."""
     most = 2**31 - 1
     probe = {"exec": {"command": ["true"]}, "periodSeconds": most, "timeoutSeconds": most, "initialDelaySeconds": most}
     work = {
@@ -96,7 +96,7 @@ def test_the_clock_of_a_supervisor_goes_evenly(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_order_counts_by_a_clock_that_nobody_sets(pods: Pods) -> None:
-    """The clock was put forward by an hour after the order was given; the pod has its time all the same."""
+    """The clock was set forward by an hour after the order was given; the pod still has its time."""
     folder = pods.start(script("trap 'sleep 0.2; exit 5' TERM; echo up; while :; do sleep 0.05; done"))
     wait_for(lambda: log(folder) == b"up\n")
     steady_ms, wall_ms = time.monotonic_ns() // 10**6, time.time_ns() // 10**6
@@ -118,7 +118,7 @@ def test_an_earlier_order_stands_whatever_the_clock_says_now(tmp_path: Path) -> 
 
 
 def test_who_ran_long_is_told_by_a_clock_that_nobody_sets(tmp_path: Path) -> None:
-    """A restart is forgiven after ten minutes of work, not because a clock was put forward."""
+    """A restart is forgiven after ten minutes of work, not because a clock was set forward."""
     each = RunningContainer(container("true"), Terms(tmp_path, 4096, 1000, 5, lambda *told: None))
     pauses = []
     for ms in (0, 1000, 2000):

@@ -1,4 +1,4 @@
-"""What a machine offers: measured, claimed, or in parts; and the Node objects that say so."""
+"""What a machine offers: measured, claimed, or in parts; and its Node objects."""
 
 from __future__ import annotations
 

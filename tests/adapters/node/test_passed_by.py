@@ -1,4 +1,6 @@
-"""Whoever is stopped, stuck or short of everything: the pod still ends, nothing is left, and nobody else suffers."""
+"""A supervisor, zygote or agent is stopped, stuck or without resources: the pod still ends, and no other pod is
+affected.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def record_of(folder: Path) -> PodRecord:
 
 @contextmanager
 def own_launcher(node: TestNode) -> Iterator[Launcher]:
-    """A zygote that may be hurt."""
+    """A zygote that the test may damage."""
     own = Launcher()
     node.agent._starts.launcher = own
     try:
@@ -129,7 +131,7 @@ def test_a_zygote_that_was_given_up_is_collected() -> None:
     launcher = Launcher()
     launcher.prepare()
     first = launcher._pid
-    launcher.close()  # it ends when it has heard of that, and not before
+    launcher.close()  # it ends after it has noticed that
     launcher.prepare()
     wait_for(lambda: launcher.ended() == [] and processes.find(first) is None)
     second = launcher._pid
@@ -138,7 +140,7 @@ def test_a_zygote_that_was_given_up_is_collected() -> None:
 
 
 def test_nothing_stays_when_makeway_is_killed_and_its_last_pod_was_stopped(tmp_path: Path) -> None:
-    """Found as a zygote that was still there after an hour and a half: it waited for a supervisor that was stopped."""
+    """A zygote once stayed for an hour and a half, because it waited for a supervisor that was stopped."""
     folder = tmp_path / "pod"
     folder.mkdir()
     write(folder, PLAN, PodPlan("pod", (script("kill -STOP $PPID; exit 3"),), restart="Never"))
@@ -159,7 +161,7 @@ def test_nothing_stays_when_makeway_is_killed_and_its_last_pod_was_stopped(tmp_p
 
 
 def test_strays_are_found_by_their_control_group(node: TestNode) -> None:
-    """Without session, parent and mark: everybody who could have known of it is killed."""
+    """Without session, parent and mark: every process that knew of it is killed."""
     with own_launcher(node) as own:
         node.run("p", "(env -i setsid sh -c 'sleep 600 & sleep 600' &); echo up; sleep 600")
         node.until(lambda: node.phase("p") == "Running" and log(folder_of(node)) == b"up\n")
@@ -221,7 +223,7 @@ def test_the_first_process_of_a_container_collects_what_was_left_to_it() -> None
 
 @contextmanager
 def no_files(pid: int = 0) -> Iterator[None]:
-    """A process that cannot open one more file."""
+    """A process that cannot open another file."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     names = os.listdir(f"/proc/{pid or 'self'}/fd")
     taken = {int(name) for name in names if pid or os.path.exists(f"/proc/self/fd/{name}")}  # not that of the list
@@ -279,7 +281,7 @@ def test_a_probe_that_cannot_be_asked_says_nothing(pods: Pods, tmp_path: Path) -
     supervisor = record_of(folder).pid
     with no_files(supervisor):
         looks = _switches(supervisor)
-        wait_for(lambda: _switches(supervisor) >= looks + 2)  # it has woken up for a probe, twice
+        wait_for(lambda: _switches(supervisor) >= looks + 2)  # it has woken up twice for a probe
     (tmp_path / "go").touch()
     assert code(pods.ended(folder)) == 3
 

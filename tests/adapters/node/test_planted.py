@@ -1,4 +1,6 @@
-"""Names that want out of a pod's folder, and what a pod puts where the agent reads: links, pipes, endless files."""
+"""Names that lead out of a pod's folder, and files that a pod puts where the agent reads: links, pipes, endless
+files.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def test_volumes_are_not_made_through_links(link: str, tmp_path: Path) -> None:
 
 
 def test_a_file_takes_the_place_of_a_link(tmp_path: Path) -> None:
-    """As after a crash before the start: what was made already is made again."""
+    """After a crash before the start, files that were made already are made again."""
     target, volume = tmp_path / "target", tmp_path / "pod" / "volumes" / "v"
     target.write_text("mine")
     volume.mkdir(parents=True)

@@ -1,7 +1,7 @@
 """Small requests that ask for much work, run one after the other: ``python -m tests.adapters.server.bombs``.
 
-Run in a process of its own, whose memory and time are limited: what explodes takes nobody with it. Each says its name
-before it begins; the last one that was named is the one that did.
+They run in a process of its own with limited memory and time, so that a failure affects no other test. Each prints its
+name before it begins; the last printed name is the one that failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from makeway.api.versions import kind_of
 from makeway.runtime.ports import Invalid
 
 CONFIG, POD = kind_of(ConfigMap), kind_of(Pod)
-SECONDS_EACH = 3  # of the processor; each takes a tenth of that, where it took 9 to 30
+SECONDS_EACH = 3  # of CPU time; each takes a tenth of that, where it once took 9 to 30
 MEMORY = 1_500_000_000
 NOW = Time.parse("2026-01-01T00:00:00Z")
 LONG = 1_000_000
@@ -59,7 +59,7 @@ def shifts() -> None:
 
 
 def deeper_moves() -> None:
-    """Nothing that one operation says is deep, only what comes of all of them."""
+    """No single operation is deep, only the result of all of them."""
     into = [op("add", "/w", value={}), op("move", "/w/a", **{"from": "/a"}), op("move", "/a", **{"from": "/w"})]
     json_patch({"a": {}}, into * 3_333)
 
@@ -104,7 +104,7 @@ def one_writer_in_pieces() -> None:
 
 
 def long_steps() -> None:
-    """Conflicts at paths of which each is as long as the longest key of a list."""
+    """Conflicts at paths, each as long as the longest key of a list."""
     item = {"name": "c" * 400_000, "env": [{"name": f"E{i}", "value": "v"} for i in range(5_000)]}
     tree = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [item]}}
     live = applied(POD, "v1", None, tree, manager="m", force=False, now=NOW)

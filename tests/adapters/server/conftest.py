@@ -1,4 +1,4 @@
-"""One server for all tests that leave no trace for each other; whoever needs limits or a restart starts an own one."""
+"""One server for all tests that leave no trace; a test that needs limits or a restart starts its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A server without a net, whose steps are counted: requests go straight to the application, on all of its threads.
+"""A server without a network, whose steps are counted: requests go straight to the application, on all of its threads.
 
-A step is a call, of Python or of C, that any thread makes between a request and its answer; so the count is the same
-on a slow machine and on a fast one. What a single call of C does inside is not seen: for that ``seconds`` has the time
-that the processor worked.
+A step is a call, of Python or of C, that any thread makes between a request and its answer; so the count is the same on
+a slow and on a fast machine. What happens inside a single call of C is not counted: for that, ``seconds`` has the CPU
+time.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ HEARD_SECONDS = 60
 
 @dataclass(frozen=True)
 class Asked:
-    """One request, and which answer it gets."""
+    """A request and its expected answer."""
 
     method: str
     path: str
     body: Any = None
     query: dict[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
-    code: int = 200  # 0: whatever it is, but no fault of the server's
+    code: int = 200  # 0: any code but a server error
     accept: str = ""
-    told: bytes = b""  # what all who listen are told of it, until then it is not over; of a watch: after which it ends
+    told: bytes = b""  # what listeners must get before it is over; for a watch: its last event
 
     def data(self) -> bytes:
         if self.body is None:
@@ -59,12 +59,12 @@ class Asked:
 @dataclass(frozen=True)
 class Cost:
     steps: int
-    made: int  # bytes of the answer, and of all that was stored
-    seconds: float  # of the processor, by all threads
+    made: int  # bytes of the answer, and of all stored objects
+    seconds: float  # CPU time of all threads
 
 
 class Counter:
-    """Counts while it is on; every thread that begins while it is set has it."""
+    """Counts while it is on, on every thread that begins while it is set."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -76,7 +76,7 @@ class Counter:
 
 
 class Listener:
-    """A watch that is open; ``heard`` is done when its client was sent some bytes that it waits for."""
+    """An open watch; ``heard`` is done when its client got the bytes that it waits for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, hears: bool) -> None:
         self.begun: asyncio.Future[None] = loop.create_future()
@@ -115,7 +115,7 @@ class World:
         self._loop.run_until_complete(self._begin())
 
     async def _begin(self) -> None:
-        """The bell of the watches alone: what else a server does at its beginning comes back by the clock."""
+        """Start the bell of the watches alone: other background work would depend on the clock."""
         self._app._watches.bell.begin()
 
     def _note(self, changes: Sequence[Revision]) -> None:
@@ -126,7 +126,7 @@ class World:
         self._loop.close()
 
     def listen(self, asked: Asked, *, hears: bool = True) -> None:
-        """Open a watch, and keep it; ``hears``: it is told of the requests whose cost is taken."""
+        """Open a watch, and keep it; ``hears``: it gets the changes of the requests that are measured."""
         each = Listener(self._loop, hears=hears)
         each.task = self._loop.create_task(self._app(self._scope(asked, b""), each.receive, each.send))
         self._listeners.append(each)
@@ -143,18 +143,18 @@ class World:
         self._listeners = []
 
     def do(self, asked: Asked) -> tuple[int, bytes]:
-        """Ask, and take the answer; whatever it is."""
+        """Send a request, and take any answer."""
         return self._loop.run_until_complete(self._asked(asked))
 
     def cost(self, asked: Asked) -> Cost:
-        """What a request costs, which must be answered as it says."""
+        """Return the cost of a request, which must get the expected answer."""
         self._loop.run_until_complete(self._at_rest())
         counter = self._counter
         stored = self._stored
         data = asked.data()
         if counter is None:
             gc.collect()
-        gc.disable()  # when it comes, and what it finds, is chance
+        gc.disable()  # its time and work are random
         began, before = time.process_time(), counter.steps if counter else 0
         if counter is not None:
             counter.is_on = True
@@ -175,9 +175,9 @@ class World:
         return Cost((counter.steps if counter else 0) - before, made, seconds)
 
     async def _at_rest(self) -> None:
-        """Until all is done that earlier requests left to be done: by chance it would fall into what is counted.
+        """Wait for the work of earlier requests, which would be counted at random.
 
-        The bell of the watches rings up to ``gather_seconds`` after a write, and garbage goes after the answer.
+        The bell of the watches rings up to ``gather_seconds`` after a write, and garbage is collected after the answer.
         """
         bell, ahead = self._app._watches.bell, self.store._writer._ahead
         async with asyncio.timeout(HEARD_SECONDS):
@@ -189,7 +189,7 @@ class World:
                 await asyncio.sleep(0.001)
 
     async def _heard(self, asked: Asked, data: bytes) -> tuple[int, bytes]:
-        """The answer, once all who listen have theirs too."""
+        """The answer, once all listeners have theirs too."""
         found = await self._asked(asked, data)
         async with asyncio.timeout(HEARD_SECONDS):
             await asyncio.gather(*(each.heard for each in self._listeners if each.hears and asked.told))
@@ -229,7 +229,7 @@ class World:
 
 @contextmanager
 def counted(folder: Path, *, counts: bool = True) -> Iterator[World]:
-    """A server of its own. Without ``counts`` it runs at its full speed, and only time is told."""
+    """A server of its own. Without ``counts`` it runs at full speed, and only the time is measured."""
     counter = Counter() if counts else None
     threading.setprofile(counter)
     try:

@@ -1,4 +1,4 @@
-"""A client that sends bytes as they are: for requests that no good library would make."""
+"""A client that sends raw bytes: for requests that a good library would not make."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def status(connection: ssl.SSLSocket) -> int:
 
 def answered(server: Server, data: bytes, seconds: float = SECONDS) -> int:
     with connected(server, seconds) as connection:
-        with suppress(OSError):  # the server may have had enough
+        with suppress(OSError):  # the server may have closed the connection
             connection.sendall(data)
         return status(connection)

@@ -100,7 +100,7 @@ def running(
 
 
 def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for what happens by itself."""
+    """Wait until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come about"

@@ -1,4 +1,4 @@
-"""Clients that mean no good, or know no better: each gets the right code, and nobody else notices."""
+"""Malicious or careless clients: each gets the right code, and no other client is affected."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def wary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with narrow limits on what is asked, and an object to aim at."""
+    """A server with narrow limits on requests, and an object to use."""
     with running(tmp_path_factory.mktemp("wary"), limits=LIMITS) as server:
         with server.client() as client:
             assert client.post(CONFIG_MAPS, json=config_map("a")).status_code == 201
@@ -152,7 +152,7 @@ def wary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that waits for nobody."""
+    """A server with short timeouts."""
     with running(tmp_path_factory.mktemp("hasty"), limits=HASTY) as server:
         yield server
 
@@ -199,7 +199,7 @@ def test_a_client_that_takes_nothing_is_let_go(hasty: Server) -> None:
     with hasty.client() as client:
         bodies = (config_map(f"large{i}", data={"a": "x" * 200_000}) for i in range(600))
         stored = (body for body in bodies if client.post(CONFIG_MAPS, json=body).status_code == 201)
-        assert len(list(islice(stored, 60))) == 60  # this server does not wait for us either
+        assert len(list(islice(stored, 60))) == 60  # this server does not wait for its own clients either
     with connected(hasty) as connection:
         connection.sendall(request(hasty, "GET", CONFIG_MAPS))
         time.sleep(HASTY.write_seconds + 1)
@@ -251,7 +251,7 @@ def bad_forever(server: Server, until: threading.Event, errors: list[str]) -> No
 
 
 def large_forever(server: Server, until: threading.Event, errors: list[str]) -> None:
-    """Bodies that are as large and as hard to read as may be."""
+    """Bodies that are as large and as slow to parse as possible."""
     many = {"metadata": {"name": "many"}, "spec": {"containers": [{"name": f"c{i}", "x": 1} for i in range(5_000)]}}
     data = request(server, "POST", f"{CORE}/namespaces/default/pods?fieldValidation=Strict", body(many))
     while not until.is_set():

@@ -1,4 +1,4 @@
-"""A word that is none, brought in every way that a client has: each is refused, at its path."""
+"""An invalid word, sent in every possible way: each is refused, at its path."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_bad_word_is_refused_in_whatever_way_it_comes(
 
 @pytest.mark.parametrize("media", ["merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"])
 def test_a_bad_word_deep_in_a_pod_that_is_there_is_refused(client: httpx2.Client, media: str) -> None:
-    """What completes a pod reads it before anybody has judged what a patch has made of it."""
+    """The defaults of a pod are set before the result of a patch is validated."""
     name = media.partition("-")[0]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
     pods = f"{CORE}/namespaces/default/pods"
@@ -111,7 +111,7 @@ def test_a_status_is_judged_too(client: httpx2.Client, way: str, media: str) -> 
 
 @pytest.fixture
 def store() -> MemoryStore:
-    """With a pod that an older server took."""
+    """A store with a pod that an older server accepted."""
     found = MemoryStore(lambda: Millis(0), careful=False)
     spec = {"restartPolicy": "Sometimes", "containers": [{"name": "C"}]}
     found.create(Pod(metadata=ObjectMeta(name="old", namespace="default"), spec=msgspec.Raw(msgspec.json.encode(spec))))
@@ -119,7 +119,7 @@ def store() -> MemoryStore:
 
 
 def patch(store: MemoryStore, change: Tree, *, status: bool = False) -> Tree:
-    """As strangers do, whose words are judged."""
+    """Patch as an unprivileged client, whose values are validated."""
     before = store.get(kind_of(Pod), "default", "old").tree()
     body = {**before, **{name: {**(before.get(name) or {}), **each} for name, each in change.items()}}
     return (store.update_status(body) if status else store.update(body)).tree()
@@ -141,7 +141,7 @@ def test_what_is_wrong_anew_is_refused_and_told_alone(store: MemoryStore) -> Non
 
 @pytest.mark.parametrize("way", ["body", "query", "eviction"])
 def test_a_grace_period_that_no_client_could_read_is_refused(client: httpx2.Client, way: str) -> None:
-    """It was taken, and stored in an object that then had no valid time."""
+    """Once it was accepted, and the stored object had an invalid time."""
     path = f"{CORE}/namespaces/default/pods"
     made = client.post(path, json={**pod(way), "spec": {"nodeName": "n", **pod(way)["spec"]}})
     assert made.status_code == 201

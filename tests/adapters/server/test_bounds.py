@@ -1,4 +1,4 @@
-"""Work is bounded before it is begun: long selectors, patches that explode, objects that would be too large."""
+"""Work is bounded in advance: long selectors, patches that explode, objects that would be too large."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ MORE = "x" * 1_000_000
 
 @dataclass(frozen=True)
 class Grown:
-    """A change that is small, or not, and makes an object larger than it may be."""
+    """A small or large change that makes an object too large."""
 
     says: str
     kind: str  # of the body
@@ -185,7 +185,7 @@ def test_the_first_thousand_problems_are_told(admin: httpx2.Client) -> None:
 
 
 def test_a_namespace_says_in_few_bytes_what_it_waits_for(admin: httpx2.Client) -> None:
-    """The finalizers of what is in it have more bytes together than an object may have."""
+    """The finalizers of its objects have more bytes together than an object may have."""
     assert admin.post(f"{CORE}/namespaces", json={"metadata": {"name": "ending"}}).status_code == 201
     assert admin.post(f"{CORE}/namespaces", json={"metadata": {"name": "other"}}).status_code == 201
     path = f"{CORE}/namespaces/ending/configmaps"

@@ -1,4 +1,4 @@
-"""What belongs to an owner goes with it, a little at a time: nobody waits for all of it, and nothing is forgotten."""
+"""Garbage collection works in small steps: no request waits for all of it, and no object is forgotten."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def names(store: SqliteStore) -> list[str]:
 
 
 def family(store: SqliteStore, children: int) -> Stored:
-    """An owner of so many."""
+    """An owner with so many objects."""
 
     def made(ahead: StoreRules) -> Stored:
         owner = ahead.create(queue("owner"))
@@ -58,7 +58,7 @@ def is_over(store: SqliteStore, owner: Stored) -> bool:
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
 def test_what_belongs_to_an_owner_goes_a_little_at_a_time(store: SqliteStore, propagation: Propagation) -> None:
-    """However many there are, nobody else waits for all of them."""
+    """However many there are, no other request waits for all of them."""
     owner = family(store, 1_000)
     sizes, answered = list[int](), list[int]()
     store.on_commit(lambda changes: sizes.append(len(changes)))
@@ -100,7 +100,7 @@ def test_a_collection_that_was_cut_short_goes_on_after_the_start(
 def test_a_collection_that_cannot_be_written_is_not_tried_all_the_time(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither when a look at the file is due just then: a look is no reason to try again."""
+    """Nor if a check of the file is due just then: a check is no reason to try again."""
     monkeypatch.setattr(storage, "LOOK_SECONDS", 0.05)
     owner = family(store, 1_000)
     write, tries = store._file.write, list[float]()

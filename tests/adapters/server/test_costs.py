@@ -1,7 +1,7 @@
-"""What a request costs grows with what it says, not with the square of it: every route, every part that can grow.
+"""The cost of a request grows linearly with its size: every route, every part that can grow.
 
-A row says how a request of size n is made. Doubled once and doubled again, what was added must at most double too,
-with a little for sorting; so what every request costs, whatever its size, does not hide anything.
+A row makes a request of size n. When n is doubled, and doubled again, the second increase may be at most twice the
+first, plus a little for sorting; so the constant cost of any request hides nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patc
 STRATEGIC, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
 GROWTH_MAX = 2.3
 SMALL = 32  # n of the first size
-STEPS_FREE, BYTES_FREE = 400, 2_000  # so little is not judged: a body that is read in a thread of its own
+STEPS_FREE, BYTES_FREE = 400, 2_000  # less is not judged: a body that is read in a thread of its own
 SECONDS_FREE = 0.05
 SECONDS_GROWTH_MAX = 3.0  # what is large does not fit into caches; what is quadratic grows by four
 TRIES = 8
@@ -36,9 +36,9 @@ TRIES = 8
 @dataclass(frozen=True)
 class Row:
     says: str
-    ask: Callable[[World, int, str], Asked]  # n, and a name that nobody has
-    scale: int = 1  # n of this row is so many times that of others
-    large: int = 1500  # n where the time is measured
+    ask: Callable[[World, int, str], Asked]  # n, and an unused name
+    scale: int = 1  # n of this row is so many times larger
+    large: int = 1500  # n for the measurement of time
 
 
 # --- what there is already -------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def conditions(n: int) -> list[Tree]:
 
 
 def record(n: int, fields: int = 1) -> list[Tree]:
-    """Who owns what: many managers, each with fields of its own."""
+    """A record of ownership: many managers, each with fields of its own."""
     common = {"operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1"}
     return [
         {"manager": f"m{i}", "fieldsV1": {"f:data": keys(fields, {}, f"f:k{i * fields}x")}, **common} for i in range(n)
@@ -82,7 +82,7 @@ def one_key(name: str, n: int) -> Tree:
 
 
 def with_record(world: World, name: str, n: int, **more: Any) -> str:
-    """A ConfigMap of n keys, of which each has a manager of its own."""
+    """A ConfigMap of n keys, each with a manager of its own."""
     made(world, CONFIG_MAPS, config(name, n))
     entries = [{**each, "fieldsV1": {"f:data": {f"f:k{i}": {}}}, **more} for i, each in enumerate(record(n))]
     code, answer = world.do(Asked("PUT", f"{CONFIG_MAPS}/{name}", config(name, n, managedFields=entries)))
@@ -144,7 +144,7 @@ def update(tree: Callable[[str, int], Tree], after: Callable[[str, int], Tree], 
 
 
 def owned_by(world: World, n: int, name: str) -> Asked:
-    """Removal of an owner of n objects."""
+    """The removal of an owner of n objects."""
     made(world, CONFIG_MAPS, config(name))
     uid = world.store.get(KIND, "default", name).uid
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
@@ -383,17 +383,17 @@ def costs(world: World, row: Row, n: int, number: int) -> tuple[Cost, Cost, Cost
 
 
 def too_much(found: Sequence[float], free: float, growth: float = GROWTH_MAX) -> bool:
-    """Whether the second doubling added more than it may, beside the first."""
+    """Whether the second doubling added too much, compared with the first."""
     once, twice, again = found
     return again - twice > growth * max(twice - once, 0) + free
 
 
 def assert_linear(rows: Sequence[Row], folder: Path) -> None:
-    """In counted steps, and in bytes."""
+    """Check counted steps and bytes."""
     wrong = []
     with counted(folder) as world:
         for number, row in enumerate(rows):
-            world.do(row.ask(world, 4, f"x{number}"))  # what is made once, for all, is made now
+            world.do(row.ask(world, 4, f"x{number}"))  # anything that is made once is made now
             world.let_go()
             found = costs(world, row, SMALL * row.scale, number)
             if too_much([each.steps for each in found], STEPS_FREE):
@@ -404,8 +404,7 @@ def assert_linear(rows: Sequence[Row], folder: Path) -> None:
 
 
 def assert_linear_in_time(rows: Sequence[Row], folder: Path, seed: int, in_time: InTime) -> None:
-    """What happens inside of one call of C is no step; so large requests are measured, and the quickest of some tries
-    counts."""
+    """Steps inside a single call of C are not counted, so large requests are timed; the fastest try counts."""
     wrong = []
     with counted(folder, counts=False) as world:
         for number in in_time((seed + i) % len(rows) for i in range(len(rows))):

@@ -1,7 +1,7 @@
-"""What a request costs grows with what it says in other forms too: bodies in protobuf, tables, metadata, and watches.
+"""The cost of a request grows linearly in other forms too: bodies in protobuf, tables, metadata, and watches.
 
-See ``test_costs``. A watch costs something when somebody else writes: what is counted there is one write, from when it
-is asked for until everybody who listens has heard of it.
+See ``test_costs``. A watch has a cost when others write: here one write is counted, from its request until all watches
+have got it.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def shown(tree: Callable[[str, int], Any], path: str = CONFIG_MAPS, accept: str 
 
 
 def listed(tree: Callable[[str], Any], plural: str = "configmaps", accept: str = TABLE, **query: str) -> Any:
-    """All of n objects, in a namespace of their own."""
+    """A list of n objects, in a namespace of their own."""
 
     def ask(world: World, n: int, name: str) -> Asked:
         made(world, f"{CORE}/namespaces", {"metadata": {"name": name}})
@@ -182,7 +182,7 @@ def with_status(status: Callable[[int], Any], accept: str = TABLE) -> Any:
 
 
 def ended(n: int) -> Any:
-    """Containers that have begun again and again."""
+    """Containers that have restarted again and again."""
     state = {"terminated": {"exitCode": 1, "finishedAt": "2026-01-01T00:00:00Z"}}
     common = {"image": "x", "imageID": "", "ready": False, "restartCount": 3, "state": state, "lastState": state}
     return {"phase": "Failed", "containerStatuses": [{"name": f"c{i}", **common} for i in range(n)]}
@@ -242,9 +242,9 @@ def told_to(
     count: Callable[[int], int], size: Callable[[int], int], accept: str = "", hears: bool = True,
     selector: Callable[[int, int], dict[str, str]] = lambda n, i: {},
 ) -> Any:  # fmt: skip
-    """A write of a ConfigMap of so many keys, which so many watches are told of; the i-th one selects something.
+    """A write of a ConfigMap with so many keys, which goes to so many watches; the i-th one has a selector.
 
-    The last one selects nothing, and is told after all others.
+    The last one has none, and gets it after all others.
     """
 
     def ask(world: World, n: int, name: str) -> Asked:
@@ -266,7 +266,7 @@ def catching_up(world: World, n: int, name: str) -> Asked:
 
 
 def terms(n: int) -> str:
-    """Fewer than n says: no selector may have more than a hundred keys and values."""
+    """Fewer than n: a selector may have at most a hundred keys and values."""
     return ",".join(f"k{i}!=v" for i in range(n // 3))
 
 

@@ -1,4 +1,4 @@
-"""Data files with bytes in them that have changed: refused with words, or everything is as it was acknowledged."""
+"""Data files with changed bytes: they are refused with a message, or have everything that was acknowledged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Killed:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    """What a server leaves, with its last writes in the log or in order; and what it had acknowledged."""
+    """The folder of a killed server, with its last writes in the log or in order; and what it had acknowledged."""
     folder, copy, closed = (tmp_path_factory.mktemp(name) for name in ("data", "killed", "closed"))
     with opened(folder) as store:
         store.submit(lambda ahead: [

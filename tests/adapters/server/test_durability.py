@@ -1,4 +1,4 @@
-"""A server whose disk is full, whose log was cut short, whose folder another one has."""
+"""A server with a full disk, with a truncated log, or with a folder that another server has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = "x" * 30_000
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB, where the machine lets us have one."""
+    """A file system of 4 MiB, if the machine allows one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True)
@@ -33,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(client: httpx2.Client) -> tuple[list[str], set[int]]:
-    """Write until nothing goes any more; what was taken, and the codes of what was not."""
+    """Write until nothing more is stored; return what was stored, and the codes of the refusals."""
     taken, codes = [], set()
     for i in range(400):
         answer = client.post(CONFIG_MAPS, json=config_map(f"c{i}", data={"a": LARGE}))
@@ -82,7 +82,7 @@ def test_a_full_disk_gives_errors_and_loses_nothing(small_disk: Path, tmp_path: 
 
 @pytest.mark.parametrize("cut", [1, 100, 4096 + 24, 20_000])
 def test_a_log_that_was_cut_short_is_survived(tmp_path: Path, cut: int) -> None:
-    """As after a crash within a write: what is whole is there, and it goes on."""
+    """As after a crash within a write: complete data is there, and the server goes on."""
     data, copy = tmp_path / "data", tmp_path / "copy"
     with running(data) as server, server.client() as client:
         for i in range(10):

@@ -1,7 +1,7 @@
-"""Files that change under a server: removed, renamed, replaced, cut short, written to by others; disks without room.
+"""Files that change under a server: removed, renamed, replaced, truncated, written by others; disks without room.
 
-Whatever happens to them, nothing is acknowledged that a restart would not find, the reason is told, and what had been
-acknowledged can be had again.
+In every case, nothing is acknowledged that a restart would not find, the reason is reported, and acknowledged data can
+be recovered.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Case:
 
 
 def replace(path: Path) -> None:
-    """By an equal copy, as a tool for backups or an editor does."""
+    """Replace a file by an equal copy, as a backup tool or an editor does."""
     shutil.copy(path, path.with_name("copy"))
     os.replace(path.with_name("copy"), path)
 
@@ -69,7 +69,7 @@ def move_folder(folder: Path) -> None:
 
 
 def overwrite(folder: Path) -> None:
-    """The same file, with what a backup held."""
+    """Write the content of a backup into the same file."""
     with (folder / DATA).open("r+b") as file:
         data = file.read()
         file.seek(0)
@@ -82,7 +82,7 @@ def write_beside(folder: Path) -> None:
 
 
 def steal(folder: Path) -> None:
-    """What another server does that got past the lock."""
+    """Take over the file as another server that got past the lock."""
     with closing(sqlite3.connect(folder / DATA, isolation_level=None)) as other:
         other.execute("UPDATE guard SET owner = 'another'")
 
@@ -100,7 +100,7 @@ def cut(path: Path) -> None:
 
 
 def on(name: str, does: Callable[[Path], object]) -> Callable[[Path], object]:
-    """Of a folder, to the file of this name."""
+    """Apply a change to the file of this name."""
     return lambda folder: does(folder / name)
 
 
@@ -156,7 +156,7 @@ def test_it_is_noticed_though_nobody_writes(case: Case, tmp_path: Path, caplog: 
 def test_what_was_written_while_the_file_went_is_not_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes between the look before the commit and the commit itself."""
+    """The file is removed between the check before the commit and the commit itself."""
     store = opened(tmp_path)
     look = store._file.look
 
@@ -190,7 +190,7 @@ def test_two_servers_never_acknowledge_the_same_revision(gone: tuple[str, ...], 
 
 
 def test_an_older_copy_is_not_served_in_silence(tmp_path: Path) -> None:
-    """Its revisions would be given a second time."""
+    """Its revisions would be used a second time."""
     with opened(tmp_path) as store:
         store.create(queue("a"))
     shutil.copy(tmp_path / DATA, tmp_path / "backup")
@@ -209,7 +209,7 @@ def test_an_older_copy_is_not_served_in_silence(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB, where the machine lets us have one."""
+    """A file system of 16 MiB, if the machine allows one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], capture_output=True)
@@ -223,7 +223,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill_disk(folder: Path) -> Path:
-    """Until not a byte is left."""
+    """Fill the disk to the last byte."""
     filler = folder / "filler"
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while file.write(b"x" * 4096):

@@ -1,4 +1,4 @@
-"""Requests that nobody would think of: whatever is asked, the server knows an answer, and stays whole."""
+"""Random requests: the server answers each of them, and stays intact."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ PATCHES: tuple[Any, ...] = (
 
 
 class Fuzz:
-    """Requests from a seed: the same seed, the same requests."""
+    """Requests from a seed: equal seeds give equal requests."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
@@ -107,7 +107,7 @@ class Fuzz:
         return method, f"{path}?{query}" if query else path, headers, self._body(method, fits)
 
     def _path(self, method: str) -> tuple[str, str]:
-        """A path, and what kind of body fits it."""
+        """A path, and a matching kind of body."""
         dice = self._dice
         if dice.random() < 0.05:
             parts = ("api", "apis", "v1", "metrics", "openapi", "v2", "v3", "..", "x", "version")
@@ -163,7 +163,7 @@ class Fuzz:
 
 
 async def asked(client: httpx2.AsyncClient, requests: Iterable[tuple[str, str, dict[str, str], bytes]]) -> list[str]:
-    """What went wrong."""
+    """Send the requests; return what went wrong."""
     found: list[str] = []
     gate = asyncio.Semaphore(AT_ONCE)
 

@@ -1,5 +1,7 @@
-"""Readers that do not read, strangers that say nothing, bodies that do not come: what they get, and that others notice
-nothing of it. What is held for them is counted in bytes, by the server itself and once by the system."""
+"""Clients that do not read, send nothing, or send slowly: what they get, and that other clients are not affected.
+
+The memory held for them is counted in bytes, by the server itself and once by the system.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def stalled(client: httpx2.Client) -> float:
 
 
 def fill(server: Server, count: int, size: int = LARGE) -> int:
-    """Large objects; how many bytes their data is."""
+    """Create large objects; return the bytes of their data."""
     with server.client() as client:
         for i in range(count):
             assert client.post(CONFIG_MAPS, json=config_map(f"large{i}", data={"a": "x" * size})).status_code == 201
@@ -52,7 +54,7 @@ def fill(server: Server, count: int, size: int = LARGE) -> int:
 
 @contextmanager
 def unread(server: Server, path: str, *, token: str | None = None, accept: str = "*/*") -> Iterator[ssl.SSLSocket]:
-    """Somebody who asks and reads nothing of the answer."""
+    """A client that sends a request and does not read the answer."""
     with connected(server) as connection:
         connection.sendall(request(server, "GET", path, token=token, accept=accept))
         yield connection
@@ -77,7 +79,7 @@ def test_for_who_does_not_read_a_bounded_number_of_bytes_is_held(tmp_path: Path)
 
 @pytest.mark.slow
 def test_unread_watches_cost_no_memory_to_speak_of(tmp_path: Path) -> None:
-    """As the system sees it: a watch used to be sent 500 events as one, however large they were."""
+    """Measured by the system: a watch once got 500 events in one piece, however large they were."""
     with running(tmp_path, limits=PATIENT) as server, server.client() as client, ExitStack() as stack:
         size = fill(server, 30)
         before = resident_bytes()
@@ -186,7 +188,7 @@ def test_an_open_line_of_a_revoked_token_is_closed(tmp_path: Path) -> None:
 
 @contextmanager
 def silent(server: Server) -> Iterator[socket.socket]:
-    """Somebody who connects and says nothing, not even a greeting of TLS."""
+    """A client that connects and sends nothing, not even a TLS greeting."""
     where = urlsplit(server.url)
     with socket.create_connection((where.hostname or "", where.port or 0), 20) as plain:
         plain.settimeout(20)
@@ -194,7 +196,7 @@ def silent(server: Server) -> Iterator[socket.socket]:
 
 
 def assert_ended(line: ssl.SSLSocket) -> None:
-    """It ends, with or without a farewell; what had been sent before is passed over."""
+    """Check that the connection ends, with or without a farewell, after earlier data."""
     line.settimeout(20)
     try:
         while line.recv(1 << 16):
@@ -315,7 +317,7 @@ def test_bodies_that_do_not_come_are_bounded_in_bytes(tmp_path: Path) -> None:
 
         lines = [begin(slow[0]), begin(slow[1])]
         until(lambda: metric(client, "makeway_upload_bytes") == 400_000)
-        assert [status(begin(each)) for each in slow[:2]] == [429, 429]  # more than half of it is for nobody
+        assert [status(begin(each)) for each in slow[:2]] == [429, 429]  # more than half of it goes to no single client
         assert status(begin(slow[2])) == 429
         assert client.post(CONFIG_MAPS, json=config_map("small")).status_code == 201
         for line in lines:
@@ -325,7 +327,7 @@ def test_bodies_that_do_not_come_are_bounded_in_bytes(tmp_path: Path) -> None:
 
 
 def test_writers_beside_a_crowd_are_answered(tmp_path: Path) -> None:
-    """All kinds of neighbours at once; what is asserted is that everything is answered, not how fast."""
+    """All kinds of clients at once; every request is answered, however fast."""
     limits = Limits(connections=64, unknown_connections=16, handshake_seconds=600, header_seconds=600)
     with running(tmp_path, limits=limits) as server, ExitStack() as stack:
         fill(server, 4)

@@ -1,4 +1,4 @@
-"""What cannot be read stays the trouble of one object: tables, upkeep, deletions, tokens, budgets, classes."""
+"""An unreadable object causes no other trouble: tables, upkeep, deletions, tokens, budgets, classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from makeway.api.objects.kubernetes import DeleteOptions, Namespace
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.quantity import Time
 from makeway.api.versions import find_kind
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import NAMESPACE, POD, Ref
 from makeway.core.model import Millis
 from makeway.runtime.ports import Invalid, NotFound
 from makeway.runtime.stores.repair import is_readable
@@ -81,7 +81,7 @@ def test_all_of_them_are_shown_listed_and_deleted(with_all: SqliteStore) -> None
 
 
 def test_each_can_be_put_right(with_all: SqliteStore) -> None:
-    """A whole object in its place is judged like a new one; what else can be read of it stays."""
+    """A whole object in its place is validated like a new one; the readable rest of it stays."""
     repaired = 0
     for tree in UNREADABLE.values():
         kind, where = kind_of_tree(tree), tree["metadata"].get("namespace", "")
@@ -157,7 +157,7 @@ def test_a_row_that_cannot_be_made_says_so_and_the_others_are_there() -> None:
     assert [row["cells"][0] for row in rows] == ["bad", "good"]
     assert rows[0]["cells"][1] == CELL
     assert rows[1]["cells"][1] == "0/1"
-    assert heard.of == [(Ref("Pod", "n", "bad"), "tables")]
+    assert heard.of == [(Ref(POD, "n", "bad"), "tables")]
 
 
 def test_upkeep_goes_on_with_other_events_and_namespaces(folder: Path) -> None:
@@ -175,7 +175,7 @@ def test_upkeep_goes_on_with_other_events_and_namespaces(folder: Path) -> None:
         asyncio.run(upkeep._work())
         assert "other" not in {each.name for each in store.list(namespaces).items}
         assert store.list(events).items == ()
-    assert set(heard.of) == {(Ref("Event", "default", "bad"), "upkeep"), (Ref("Namespace", "", "bad"), "upkeep")}
+    assert set(heard.of) == {(Ref.named("Event", "default", "bad"), "upkeep"), (Ref(NAMESPACE, "", "bad"), "upkeep")}
 
 
 def test_a_listener_that_fails_does_not_end_the_storage(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Random installations with ``blockAdmission`` and faults: never do two workloads with quota wait for their pods."""
+"""Random installations with ``blockAdmission`` and faults: no two workloads with quota ever wait for their pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCKING = replace(Policy.default(), pods_ready=PodsReady(block_admission=True))
 
 
 class Judge:
-    """ReconcileQueue at every revision of every Workload, in their order: whose pods are waited for."""
+    """Checks ReconcileQueue at every revision of every Workload, in order: which workloads' pods are waited for."""
 
     def __init__(self) -> None:
         self.watch: Watch | None = None
@@ -49,7 +49,7 @@ class Judge:
 
 
 @pytest.mark.parametrize("profile", ["none", "all"])
-@pytest.mark.parametrize("seed", [9, 25, 27])  # in these much comes at once
+@pytest.mark.parametrize("seed", [9, 25, 27])  # many things happen at once in these
 def test_one_admission_at_a_time_whatever_goes_wrong(seed: int, profile: str) -> None:
     judge = Judge()
     ready = simulation(seed, policy=BLOCKING, faults=Faults.of_profile(seed, profile), watching=judge)

@@ -1,4 +1,4 @@
-"""Those who watch a run can see: every kind of wrong is planted once, and reported."""
+"""The checkers of a run are not blind: every kind of violation is planted once, and reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXCEEDS, TWICE, EXISTS = "no admission exceeds quota", "no workload is given quo
 
 
 class Play:
-    """A store that is written by hand, and its witness."""
+    """A store that the test writes, and its witness."""
 
     def __init__(self, *objects: Any) -> None:
         self.store = MemoryStore(lambda: NOW, careful=False)
@@ -35,7 +35,7 @@ class Play:
         self.witness.look()
 
     def put(self, value: Any) -> None:
-        """Store a Workload with its status: made if it is not there."""
+        """Store a Workload with its status; create it if it is missing."""
         kind = kind_of(Workload)
         known = [each for each in self.store.list(kind).items if each.name == value.metadata.name]
         if known:
@@ -140,7 +140,7 @@ def test_who_waits_although_it_would_be_admitted_is_seen(play: Play) -> None:
 
 
 def test_who_waits_behind_a_head_that_does_not_fit_is_seen(play: Play) -> None:
-    """All heads are looked at, one after the other, not only the first."""
+    """All heads are evaluated, one after the other, not only the first."""
     play.put(holder("a", 3))
     play.put(workload("large", count=2, priority=5))
     assert play.at_rest() == []
@@ -197,7 +197,7 @@ def test_wrong_usage_in_the_state_is_seen() -> None:
 
 
 def test_a_workload_that_the_engine_never_hears_of_is_seen() -> None:
-    """A whole run in which one Workload is kept from the engine: the witness does not believe its silence."""
+    """A whole run in which one Workload is hidden from the engine: the witness does not believe its silence."""
     ready = simulation(4, shape=Shape(jobs=False))
     objects = ready.engine.engine.objects
     told = objects._on_expected

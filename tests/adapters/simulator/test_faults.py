@@ -1,4 +1,4 @@
-"""Each fault point does what its sentence says, from a seed, and is counted."""
+"""Each fault point does what its sentence says, depends on the seed, and is counted."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_watch_that_breaks_says_nothing_then_expires_and_what_it_had_is_lost()
 
 
 def test_a_broken_watch_that_was_replaced_is_waited_for_no_more() -> None:
-    """Else the driver would go through every millisecond that is left."""
+    """Else the driver would step through every remaining millisecond."""
     play = Play("watch.lost")
     watch = play.watch()
     play.create("a")

@@ -1,4 +1,4 @@
-"""Lives of workloads: times with quota, evictions and who asked for them, and the time spent waiting."""
+"""Lives of workloads: times with quota, evictions and their causes, and waiting times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def glimpse(
     now: Millis, *, created: int = 0, uid: str = "u1", priority: int | None = None, mode: str = "", pods: int = 4,
     held: int = 0, reclaimed: int = 0, since: int | None = None, **conditions: str,
 ) -> Glimpse:  # fmt: skip
-    """A Workload as seen at ``now``; conditions are ``status/reason``, by default they have just become so."""
+    """A Workload as seen at ``now``; conditions are ``status/reason``, and have just changed by default."""
     changed = str(Time.of_millis(now if since is None else at(since)))
     status: Tree = {
         "conditions": [

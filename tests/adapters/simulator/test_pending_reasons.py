@@ -1,4 +1,4 @@
-"""Random worlds at rest: every workload that waits says in its status what it waits for, and that is true (0076)."""
+"""Random worlds at rest: the status of every waiting workload has a true reason for waiting (0076)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from makeway.adapters.simulator.faults import Faults
 from makeway.adapters.simulator.simulation import Simulation
 from makeway.api.conditions import find, is_true
 from makeway.api.objects.workload import WorkloadStatus
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import WORKLOAD, Ref
 from makeway.core.cycle.cycle import Heads, decide, heads
 from makeway.core.messages import pending_reason
 from makeway.core.model import Millis
@@ -30,15 +30,15 @@ FOUND = {"Misconfigured", "NoMatchingFlavor", "ExceedsMaxQuota", "WaitingForQuot
 
 
 def said(workload: Any) -> tuple[str, str]:
-    """Reason and message of QuotaReserved=False."""
+    """The reason and message of QuotaReserved=False."""
     found = find((workload.status or WorkloadStatus()).conditions, "QuotaReserved")
     return ("", "") if found is None else (found.reason, found.message)
 
 
 def untrue(engine: Engine, now: Millis) -> Iterator[str]:
-    """Workloads that wait at rest without a word, or with one that is not true."""
+    """The workloads that wait at rest without a reason, or with a wrong one."""
     state = engine.state
-    for each in engine.objects.all("Workload"):
+    for each in engine.objects.all(WORKLOAD):
         conditions = (each.status or WorkloadStatus()).conditions
         if engine.executor.is_busy(Ref.of(each)) or any(
             is_true(conditions, type_) for type_ in ("QuotaReserved", "Finished")
@@ -66,19 +66,19 @@ def would_hear(state: State, waiting: Waiting, now: Millis) -> set[str]:
         verdict = decide(state, now, Heads([], [waiting])).verdicts[0]
     if verdict.status in ("waiting", "skipped") and verdict.requeue != "PendingPreemption":
         return {pending_reason(verdict)}
-    return {"WaitingForQuota", "WaitingForPreemptedWorkloads"}  # it fares better since it was refused, once it is woken
+    return {"WaitingForQuota", "WaitingForPreemptedWorkloads"}  # less is missing since the refusal
 
 
 class Asking:
-    """The engine as an actor; whenever nothing is left for it to tell, all statuses are held against its state.
+    """The engine as an actor; whenever it has nothing more to write, all statuses are compared with its state.
 
-    As long as something is set aside nobody can say all that is true: a queue may be that somebody waits in (0081).
-    After a restart whose first lists are late, nobody says anything before they have come.
+    While an object is set aside, statuses may be wrong: the object may be the queue of a waiting workload (0081). After
+    a restart with late first lists, statuses are not checked before the lists have come.
     """
 
     def __init__(self, ready: Simulation) -> None:
         self._engine = ready.engine
-        self._last = Millis(0)  # when something happened last
+        self._last = Millis(0)  # the last change
         self.asked = 0
         actors = ready.driver.actors
         actors[actors.index(self._engine)] = self
@@ -104,9 +104,9 @@ class Asking:
 def test_at_rest_every_workload_that_waits_says_why(
     trouble: str, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
 ) -> None:
-    """Whatever people do: they stop queues, change quotas and labels, switch workloads off and on, delete and retry.
+    """Whatever users do: they stop queues, change quotas and labels, deactivate workloads, delete and retry.
 
-    Also after writes that fail, and after restarts.
+    Also after failed writes, and after restarts.
     """
     people, asked = trouble == "people", 0
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 150))):

@@ -1,4 +1,4 @@
-"""Shares through a run, and where a report, a page and a story show them."""
+"""Shares through a run, and their display in a report, a page and a story."""
 
 from __future__ import annotations
 

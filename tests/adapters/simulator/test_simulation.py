@@ -59,11 +59,11 @@ def test_equal_seeds_give_equal_journals_whatever_the_hash_seed() -> None:
 
 
 def run_live(ready: Simulation) -> None:
-    """The same actors under the live driver, with a clock that goes on by as much as was slept."""
+    """The same actors under the live driver, with a clock that advances by the time slept."""
 
     async def sleep(called: asyncio.Event, seconds: float) -> None:
         if seconds >= FOREVER_MS / 1000:
-            live.stop()  # nothing will happen any more
+            live.stop()  # nothing more will happen
         else:
             ready.clock.now = Millis(ready.clock.now + round(seconds * 1000))
 
@@ -100,7 +100,7 @@ def plain(each: Workload) -> dict[str, Any]:
 
 
 def books(state: State) -> dict[str, Any]:
-    """What a restart may not forget: who holds what since when, who waits where with which claim, what is used."""
+    """What a restart may not forget: quota with its time, waiting workloads with their queues and claims, and usage."""
     waiting = [
         each for line in state.pending.lists.values() for each in (*line.waiting.values(), *line.parked.values())
     ]
@@ -124,7 +124,7 @@ def differences(here: Any, there: Any, path: str = "") -> list[str]:
 
 
 class Comparing:
-    """The engine as an actor, compared after every step in which no write is under way, and nothing is set aside."""
+    """The engine as an actor; its state is compared after every step without writes under way or objects set aside."""
 
     def __init__(self, ready: Simulation) -> None:
         self._engine = ready.engine
@@ -135,7 +135,7 @@ class Comparing:
     def step(self, now: Millis) -> bool:
         happened = self._engine.step(now)
         engine = self._engine.engine
-        known = [each for kind in watched_kinds() for each in engine.objects.all(kind.name)]
+        known = [each for kind in watched_kinds() for each in engine.objects.all(Ref.kind_of(kind))]
         if not engine.set_aside and not any(engine.executor.is_busy(Ref.of(each)) for each in known):
             self.compared += 1
             self._compare(engine, known, now)
@@ -156,7 +156,7 @@ class Comparing:
 def test_the_state_after_any_step_is_that_of_the_objects(
     profile: str, people: bool, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
 ) -> None:
-    """Facts bring the state up to date change by change; loading the objects anew must give the same (S-3.11)."""
+    """The state is updated change by change; loading the objects anew must give the same state (S-3.11)."""
     compared, shape = 0, Shape(checks=people, namespaces=people)
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 400))):
         faults = None if profile == "none" else Faults.of_profile(seed, profile)
@@ -222,7 +222,7 @@ def test_a_blocked_head_costs_nothing_while_nothing_changes(strategy: str) -> No
 
 @pytest.mark.parametrize("seed", range(0, 60, 6))
 def test_there_are_no_more_turns_than_things_that_happen(seed: int) -> None:
-    """A turn follows a change, or a time that somebody named; each change is worked off in a handful of rounds."""
+    """A turn follows a change or a timer; each change is handled in a few rounds."""
     times: list[Millis] = []
     ready = simulation(seed, watching=times.append)
     ready.run()

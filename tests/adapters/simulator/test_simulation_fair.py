@@ -1,4 +1,6 @@
-"""Simulated installations with fair sharing: nothing is given away twice, all work ends, nobody rests in vain."""
+"""Simulated installations with fair sharing: no quota is given twice, all work ends, and no workload is parked
+in vain.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ FAIR = replace(Policy.default(), fair_strategies=("LessThanOrEqualToFinalShare",
 
 @pytest.mark.property
 def test_safe_and_live_whatever_goes_wrong(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
-    """No admission above quota, none twice, none forgotten; books, status and shares agree; all ends."""
+    """No admission above quota, none twice, none forgotten; accounting, status and shares agree; all ends."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // 250)):
         faults = Faults.of_profile(seed, "all")
         ready = simulation(seed, faults=faults, figures_ms=FIGURES_MS, policy=FAIR, watching=Patience())
@@ -36,7 +38,7 @@ def test_safe_and_live_whatever_goes_wrong(fuzz_inputs: int, fuzz_seed: int, in_
 
 @pytest.mark.property
 def test_nobody_rests_who_would_get_another_verdict(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
-    """Verdicts bind only those of the same shape here: who asks for more may fare better by shares."""
+    """Verdicts only count for workloads of the same shape here: a larger request may do better by shares."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + fuzz_inputs // 400)):
         ready = simulation(seed, shape=SHAPE, policy=FAIR)
         assert not ready.engine.engine.state.propagates_refusals
@@ -46,7 +48,7 @@ def test_nobody_rests_who_would_get_another_verdict(fuzz_inputs: int, fuzz_seed:
 
 
 def watch(ready: Simulation, seed: int) -> None:
-    """Ask at every pause of the engine."""
+    """Check at every pause of the engine."""
     step = ready.engine.step
 
     def watched(now: Millis) -> bool:

@@ -1,4 +1,4 @@
-"""Whatever goes wrong, nothing is given away twice, nothing is forgotten, and all work ends."""
+"""Whatever goes wrong, no quota is given twice, no workload is forgotten, and all work ends."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 from makeway.adapters.simulator.faults import POINTS, PROFILES, Faults, Unreadable
 from makeway.adapters.simulator.simulation import Simulation, was_meant
+from makeway.api.objects.kubernetes import Job
+from makeway.api.objects.workload import Workload
 from makeway.cli.main import main
 from makeway.controllers.contract import Ref
 from makeway.controllers.standard import standard
@@ -41,7 +43,7 @@ POINTS_MAX = 5_000  # in time, of one run
 
 
 class Patience:
-    """Ends a run that does not come to rest, by its time or by how often there was something to do."""
+    """Ends a run that does not come to rest, by its time or by its number of steps."""
 
     def __init__(self) -> None:
         self._points = 0
@@ -53,7 +55,7 @@ class Patience:
 
 
 def wrong_with(ready: Simulation) -> list[str]:
-    """All promises that a run which came to rest has not kept."""
+    """All promises that a run at rest has broken."""
     engine, metrics = ready.engine.engine, ready.metrics
     assert metrics is not None
     metrics.refresh(engine.view)
@@ -68,7 +70,7 @@ def wrong_with(ready: Simulation) -> list[str]:
 
 
 def judge(seed: int, profile: str) -> Counter[str]:
-    """Run a world to its end; which faults fired. A failure names the command that replays it."""
+    """Run a world to its end; return the faults that fired. A failure names the command that replays it."""
     ready = faulty(seed, profile, watching=Patience())
     try:
         ready.run()
@@ -82,7 +84,7 @@ def judge(seed: int, profile: str) -> Counter[str]:
 
 @pytest.mark.property
 def test_safe_and_live_whatever_goes_wrong(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
-    """No admission above quota with leaving victims counted, none twice, none forgotten; books agree; all ends."""
+    """No admission above quota with leaving victims counted, none twice, none forgotten; all ends."""
     fired: Counter[str] = Counter()
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs * 150 // 2000))):
         fired += judge(seed, "all")
@@ -104,11 +106,11 @@ def test_safe_and_live_whatever_goes_wrong_more_often(
 def test_the_trouble_of_one_workload_costs_no_other_its_place(
     fuzz_inputs: int, fuzz_seed: int, in_time: InTime
 ) -> None:
-    """One that can never be read, in all rooms at once, is as good as one that never came, but for its quota."""
+    """A workload that no part can ever read has the same effect as a missing one, except for its quota."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 400))):
         faults = Faults(seed, {})
         ready = simulation(seed, faults=faults, watching=Patience())
-        keys = sorted(ref.name for ref in map(Ref.of, objects(seed)) if ref.kind in ("Workload", "Job"))
+        keys = sorted(each.metadata.name for each in objects(seed) if isinstance(each, Workload | Job))
         bad = keys[seed % len(keys)]
 
         def probe(part: str, whom: Ref, bad: str = bad) -> None:
@@ -134,7 +136,7 @@ def engine_with(ready: Simulation, probe: Callable[[str, Ref], None]) -> Engine:
 
 @pytest.mark.property
 def test_safe_and_live_while_people_change_their_minds(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
-    """Nobody takes quota away here: what was decided before such a change may be stored after it."""
+    """No quota is removed here: a decision before such a change may be stored after it."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 66))):
         faults = Faults.of_profile(seed, "all")
         faults.until = Millis(BEGIN_MS + 25 * MINUTE_MS)

@@ -1,4 +1,6 @@
-"""The engine may end at any step and at any write: what is stored is all that it needs to go on as if nothing was."""
+"""The engine may end at any step and at any write: it only needs the stored objects to go on as if nothing had
+happened.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ Make = Callable[[int, Faults | None], Simulation]
 
 
 class Cut(Faults):
-    """Nothing goes wrong but one thing: at the ``number``-th time that it comes to ``point``, the engine ends."""
+    """One fault only: the ``number``-th time that the run reaches ``point``, the engine ends."""
 
     def __init__(self, point: str, number: int = 0) -> None:
         super().__init__(0, {})
@@ -41,10 +43,10 @@ class Cut(Faults):
         self._number = number
         self._steps = 0
         self.count = 0
-        self.step = 0  # of the engine in which it ended
+        self.step = 0  # of the engine that ended
 
     def fires(self, point: str) -> bool:
-        self._steps += point == "crash.step"  # asked before each
+        self._steps += point == "crash.step"  # asked before each step
         if point != self._point:
             return False
         self.count += 1
@@ -54,9 +56,9 @@ class Cut(Faults):
 
 
 class Woken(Faults):
-    """Nothing goes wrong; but before one step all verdicts are forgotten, as they are in a restart (S-3.11, 4.6).
+    """No fault; but before one step all verdicts are forgotten, as in a restart (S-3.11, 4.6).
 
-    Forgotten is also since when queues have rested, which a first status waits for (0076).
+    Also forgotten is since when queues have no work, which a first status waits for (0076).
     """
 
     def __init__(self, step: int) -> None:
@@ -80,13 +82,13 @@ class Woken(Faults):
 
 
 def without_memory() -> Policy:
-    """The policy under which a restart changes nothing at all: rounds of preemptions are not counted (S-3.11)."""
+    """A policy under which a restart changes nothing at all: rounds of preemptions are not counted (S-3.11)."""
     default = Policy.default()
     return replace(default, gates=replace(default.gates, preemption_epochs=False))
 
 
 def narrow(seed: int, faults: Faults | None) -> Simulation:
-    """One flavor per group, so that there is no place in a scan of flavors to forget."""
+    """One flavor per group, so that there is no position in a scan of flavors to forget."""
     return simulation(seed, faults=faults, shape=ONE_FLAVOR, policy=without_memory())
 
 
@@ -95,7 +97,7 @@ def any_world(seed: int, faults: Faults | None) -> Simulation:
 
 
 def stored(ready: Simulation, *, figures: bool = True) -> dict[tuple[str, str, str], Tree]:
-    """All objects, but for how often each was written; ``figures`` of queues may be a second behind on the way."""
+    """All objects, without their numbers of writes; ``figures`` of queues may be a second old before the end."""
     found = {}
     for each in ready.store_objects():
         tree: Tree = codec.to_tree(each)
@@ -119,7 +121,7 @@ def differences(here: Any, there: Any, path: str = "") -> Iterator[str]:
 
 
 def cuts(make: Make, seed: int, point: str) -> tuple[list[int], Simulation]:
-    """Some of the times at which a run comes to ``point``, drawn from the seed; and that run, to its middle."""
+    """Some of the times at which a run reaches ``point``, drawn from the seed; and that run, to its middle."""
     counting = Cut(point)
     whole = make(seed, counting)
     whole.run(Millis(BEGIN_MS + MIDDLE_MS))
@@ -131,7 +133,7 @@ def cuts(make: Make, seed: int, point: str) -> tuple[list[int], Simulation]:
 
 
 class Course(NamedTuple):
-    """What a run stored, in the middle of the morning and at its end."""
+    """The objects of a run in the middle of the morning and at its end."""
 
     middle: dict[tuple[str, str, str], Tree]
     end: dict[tuple[str, str, str], Tree]
@@ -160,8 +162,8 @@ def test_a_run_that_was_cut_ends_as_if_it_was_not(
 ) -> None:  # fmt: skip
     """With one flavor per group and without rounds: equal objects in the middle of the morning, and at its end.
 
-    A restart may forget verdicts, and looks at everybody once (S-3.11). Where that alone makes a difference, the run
-    is that of an engine which was never cut, but looked at everybody in the same step. That is seldom so.
+    A restart may forget verdicts, and evaluates every workload once (S-3.11). If that alone makes a difference, the run
+    is equal to that of an engine which was never cut, but evaluated every workload in the same step. That is rare.
     """
     tried, by_a_look = 0, 0
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // per_world))):
@@ -186,7 +188,7 @@ def test_a_run_that_was_cut_ends_as_if_it_was_not(
 
 
 def lost(ready: Simulation, watch: Any) -> Iterator[str]:
-    """Answered writes that were undone without a reason, revision by revision."""
+    """Acknowledged writes that were undone without a reason, revision by revision."""
     before: dict[str, Workload] = {}
     while events := watch.poll():
         for event in events:
@@ -218,7 +220,7 @@ def undone(known: Workload, after: Workload) -> Iterator[str]:
 def test_nothing_is_lost_or_given_twice_wherever_a_run_is_cut(
     point: str, per_world: int, fuzz_inputs: int, fuzz_seed: int, in_time: InTime
 ) -> None:  # fmt: skip
-    """Any world, all gates on: answered writes stay, books agree with objects, and all work ends."""
+    """Any world, all gates on: acknowledged writes stay, accounting agrees with objects, and all work ends."""
     tried = 0
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // per_world))):
         for number in cuts(any_world, seed, point)[0]:

@@ -1,4 +1,4 @@
-"""The in-memory Store: the suite in its settings, and what only this Store promises."""
+"""The in-memory Store: the suite in its settings, and the promises of this Store alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Tree = dict[str, Any]
 
 
 class Time:
-    """A clock that stands still until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = NOON

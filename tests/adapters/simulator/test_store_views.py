@@ -1,4 +1,4 @@
-"""Kinds that a second group serves: whichever of its names is written, the Store keeps one object."""
+"""Kinds that a second group serves: whichever name is used, the Store keeps one object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world around the engine: who runs how long, what an eviction costs, and what the status of a Job says."""
+"""The world around the engine: run times, costs of evictions, and the status of Jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Tree = dict[str, Any]
 
 
 class Grumpy(MemoryStore):
-    """Refuses some writes of status before it takes them."""
+    """A store that refuses some writes of status."""
 
     refusals: list[Exception]
     writes = 0
@@ -51,7 +51,7 @@ class Play:
         self.steps = 0
 
     def until(self, ms: int) -> None:
-        """Let it be ``ms``, and all that happens on the way happen at its time."""
+        """Advance to ``ms``; everything in between happens at its time."""
         self.settle()
         while (due := self.world.next_at()) is not None and due <= BEGIN + ms:
             self.now = max(self.now, due)
@@ -490,7 +490,7 @@ def test_a_watch_that_fell_behind_tells_an_object_from_the_next_of_its_name() ->
 
 
 def test_an_end_that_is_due_is_not_written_to_the_next_of_its_name() -> None:
-    """The deletion is still to be seen, behind more changes than a step looks at."""
+    """The deletion is not seen yet, behind more changes than a step examines."""
     now = BEGIN
     store = MemoryStore(lambda: now, careful=False)
     body: Any = codec.read(made("Workload", "w", "1s", podSets=[{"template": POD}])).value

@@ -1,4 +1,4 @@
-"""Which server a command talks to, and what is said when it cannot: a sentence, and a next step."""
+"""The server of a command, and errors on the way to it: a sentence, and a next step."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_server_that_does_not_run(server: Server, tmp_path: Path) -> None:
         1, f"Error: the server of {folder} does not run\n\n"
         "hint: `makeway up` starts it; `--kubeconfig FILE` talks to another\n",
     )  # fmt: skip
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # it was killed
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # the server was killed
         (folder / "address").write_text(f"https://127.0.0.1:{taken.getsockname()[1]}")
     result = run("get", "cq", XDG_DATA_HOME=str(tmp_path))
     assert result.exit_code == 1

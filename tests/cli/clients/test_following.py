@@ -1,4 +1,4 @@
-"""``-w``: what happens is told as it happens, until somebody interrupts or nobody reads any more."""
+"""``-w``: changes are printed as they happen, until the user interrupts or the output is closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.cli.jobs.test_queues import status
 from tests.cli.objects.test_describe import event
 
 SRC = Path(__file__).parents[3] / "src"
-pytestmark = pytest.mark.slow  # each is a program of its own
+pytestmark = pytest.mark.slow  # each is a process of its own
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``makeway apply`` against a real server: all or nothing, in order, and fields of others are left alone."""
+"""``makeway apply`` on a real server: all or nothing, in order, and fields of other managers stay."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_what_is_no_object_of_a_server(server: Server) -> None:
 
 
 def test_that_something_is_missing_here_is_no_warning(server: Server) -> None:
-    """It may be on the server; ``makeway validate`` would tell."""
+    """It may be on the server; ``makeway validate`` would report it."""
     assert server.told("apply", "-f", put(local_queue()))
 
 

@@ -1,4 +1,4 @@
-"""``makeway describe`` and ``makeway events`` against a real server."""
+"""``makeway describe`` and ``makeway events`` on a real server."""
 
 from __future__ import annotations
 

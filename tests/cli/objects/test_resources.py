@@ -1,4 +1,4 @@
-"""``makeway get`` and ``makeway delete`` against a real server: what is shown, what goes, what is wrong usage."""
+"""``makeway get`` and ``makeway delete`` on a real server: output, removal, wrong usage."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def names(server: Server, kind: str) -> list[str]:
 
 @pytest.fixture
 def classes(server: Server) -> Server:
-    """Two priority classes, which nothing holds."""
+    """Two priority classes without finalizers."""
     for name in ("low", "high"):
         server.put(priority_class(name))
     return server
@@ -179,7 +179,7 @@ def test_what_a_file_has_goes_backwards(classes: Server, tmp_path: Path) -> None
 
 
 def test_what_the_server_named_is_not_deleted_by_its_file(server: Server, tmp_path: Path) -> None:
-    """Without a name it would be a request to delete all of them."""
+    """Without a name it would be a request to delete all objects."""
     server.put(local_queue())
     tree = local_queue("other")
     tree["metadata"] = {"generateName": "q-", "namespace": "default"}

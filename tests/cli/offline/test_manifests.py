@@ -271,7 +271,7 @@ def test_the_pipe_of_a_shell_is_read() -> None:
 
 def test_a_file_that_is_too_large_is_not_read() -> None:
     with open("a.yaml", "wb") as file:
-        file.truncate(files.FILE_BYTES_MAX + 1)  # a hole: it takes no room
+        file.truncate(files.FILE_BYTES_MAX + 1)  # a sparse file: it takes no room
     assert found("-f", "a.yaml")[0]["message"] == "larger than the 256 MiB that are read of one file"
 
 
@@ -308,7 +308,7 @@ COLUMNS = 60
 
 
 def on_a_terminal(*arguments: str, **environment: str) -> str:
-    """What the program prints where stdout and stderr are a terminal."""
+    """The output of the program when stdout and stderr are a terminal."""
     import pty
 
     code = (
@@ -329,7 +329,7 @@ def on_a_terminal(*arguments: str, **environment: str) -> str:
     try:
         while part := os.read(leader, 65536):
             printed += part
-    except OSError:  # how Linux says that the other end is closed
+    except OSError:  # Linux reports so that the other end is closed
         pass
     finally:
         os.close(leader)
@@ -419,7 +419,7 @@ def test_other_commands_do_not_speak_of_what_only_placement_does() -> None:
 
 @pytest.mark.slow
 def test_a_list_larger_than_any_document_is_checked_item_by_item() -> None:
-    """Findings have the lines of the file, and an object that no server would take is one of them."""
+    """Findings have the lines of the file; an invalid object is one of them."""
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "a"}}
     too_wide = {**flavor, "metadata": {"name": "too-wide", "annotations": {"a": "x" * 3 * 2**20}}}
     items = [{**flavor, "metadata": {"name": "b"}}, {**flavor, "spec": {"nodeLabel": {}}}, too_wide]

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, ``makeway validate`` answers with findings that JSON and a terminal can take."""
+"""For any content of a file, ``makeway validate`` prints findings that are valid JSON and safe for a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ODD: tuple[Any, ...] = (
 
 
 def mutated(tree: Any, dice: random.Random) -> Any:
-    """The tree with one value replaced, removed, doubled, or put under another name."""
+    """The tree with one value replaced, removed, doubled, or under another name."""
     if dice.random() < 0.25 or not isinstance(tree, dict | list) or not tree:
         return dice.choice(ODD)
     if isinstance(tree, list):

@@ -1,4 +1,4 @@
-"""``makeway place``: the stories of the design, queue order, and what is said when nothing can be placed."""
+"""``makeway place``: the stories of the design, queue order, and messages if nothing can be placed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_which_of_the_free_nodes_is_for_the_configuration_to_say(tmp_path: Path)
 
 
 def test_gates_that_are_off_make_groups_single_pods(tmp_path: Path) -> None:
-    """Story 1 of the guide: the whole gang leaves for one pod, on both nodes; without the gate one pod of it does."""
+    """Story 1 of the guide: the whole gang leaves for one pod, on both nodes; without the gate one of its pods does."""
     config = tmp_path / "config.yaml"
     for gates in ("WorkloadAwarePreemption: false", "GenericWorkload: false, WorkloadAwarePreemption: false"):
         config.write_text(PACK.replace("makeway: {scoring: Pack}", f"featureGates: {{{gates}}}"))
@@ -241,13 +241,13 @@ def gang(name: str, least: int, **spec: Any) -> dict[str, Any]:
 
 
 def dump(*items: Any) -> str:
-    """As ``kubectl get -A -o json`` prints it."""
+    """The output of ``kubectl get -A -o json``."""
     tree = {"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}
     return json.dumps(tree, indent=4)
 
 
 def seen(*items: Any, more: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]], list[str]]:
-    """The placements of these objects, and what is said beside them."""
+    """The placements of these objects, and the messages beside them."""
     result = ran("-f", "-", "-o", "json", *more, stdin=dump(*items))
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)["placements"], result.stderr.splitlines()
@@ -318,7 +318,7 @@ def asks(**limits: str) -> dict[str, Any]:
 
 
 def test_a_limit_counts_where_nothing_is_requested() -> None:
-    """Of manifests: a server has filled it in."""
+    """For manifests: a server has filled in the request."""
     gpu = {"nvidia.com/gpu": "1"}
     on_gpus, without = node("a", **gpu), node("b")
     placements, _ = seen(on_gpus, without, *(pod(f"p{n}", containers=[asks(**gpu)]) for n in range(2)))
@@ -426,7 +426,7 @@ def test_without_nodes_that_is_said() -> None:
 
 
 def test_a_list_that_is_larger_than_any_document_is_placed() -> None:
-    """Also one whose items do not say what they are, as the API itself answers."""
+    """Also a list whose items have no kind, as the API itself answers."""
     wide = {"annotations": {"a": "x" * 4000}}
     items = [stored(pod(f"p{n}", nodeName="n"), status={"phase": "Running"}) for n in range(900)]
     for each in items:

@@ -1,4 +1,4 @@
-"""``makeway simulate``: as its users meet it, with right input and with wrong."""
+"""``makeway simulate`` from its users' side, with right and with wrong input."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def queues(preemption: str = "{withinClusterQueue: LowerPriority}", cpu: int = 4
     )
 
 
-# Of equals, by time.
+# Equal workloads, by time.
 TAKES_TURNS = "{withinClusterQueue: LowerOrNewerEqualPriority, withinClusterQueueConfig: {minAdmitDuration: 1h}}"
 
 
@@ -116,7 +116,7 @@ def data(*arguments: str, stdin: str | None = None) -> dict[str, Any]:
 
 
 def process(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """The program itself, for what only a process has: signals, terminals, closed streams."""
+    """The program in a process of its own, for signals, terminals and closed streams."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **options.pop("env", {})}
     command = [sys.executable, "-m", "makeway", "simulate", *arguments]
     return subprocess.Popen(command, env=env, text=True, preexec_fn=heed_interrupts, **options)
@@ -150,7 +150,7 @@ def test_all_numbers_are_those_counted_by_hand() -> None:
     }  # fmt: skip
     alone = {"spreadSeconds": 0, "jain": 1}
     assert found.pop("cpuSeconds") >= 0
-    writes = found.pop("writes")  # seven of the two workloads; how often queues tell their figures is not said here
+    writes = found.pop("writes")  # seven of the two workloads; writes of queue status are not counted here
     assert 7 <= writes <= 20
     assert found == {
         **all_of_it,
@@ -307,7 +307,7 @@ def test_against_a_configuration_the_policy_is_exchanged() -> None:
 
 
 def test_what_is_wrong_with_the_other_side_is_told_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "Simulation", None)  # it would fail
+    monkeypatch.setattr(command, "Simulation", None)  # it would fail if it was called
     result = run("-f", QUICKSTART, "--against", "nowhere")
     assert result.exit_code == 1
     assert "nowhere: error: cannot be read: no such file or directory" in result.stderr
@@ -404,10 +404,10 @@ def test_a_closed_stdin_is_a_finding() -> None:
 
 
 def test_an_interrupt_ends_it_without_a_trace() -> None:
-    """It is interrupted when it has begun to write."""
+    """The interrupt comes when the run has begun to write."""
     Path("turns.yaml").write_text(queues(TAKES_TURNS) + work("a", 4) + work("b", 4))
     Path("page.html").write_text("old")
-    os.mkfifo("journal")  # somebody reads it line by line
+    os.mkfifo("journal")  # a reader takes it line by line
     arguments = ("-f", "turns.yaml", "--until", "2000000h", "--report", "page.html", "--journal", "journal")
     running = process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with open("journal", encoding="utf-8") as journal:
@@ -473,7 +473,7 @@ def test_wrong_books_are_a_broken_promise_unless_an_answer_may_be_on_its_way(mon
 
 @pytest.fixture
 def _ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that nobody ends fails, rather than hang."""
+    """Let an endless run fail instead of hang."""
     heard = turns.Turns._heard
 
     def counted(self: Any, entry: Any) -> None:
@@ -536,7 +536,7 @@ def test_work_without_a_run_time_does_not_keep_a_run_from_ending() -> None:
 
 
 def on_a_terminal(*arguments: str, columns: int = 80, env: dict[str, str] | None = None) -> str:
-    """What a terminal is shown, on stdout and stderr together."""
+    """The output on a terminal, stdout and stderr together."""
     ours, theirs = pty.openpty()
     size = {"COLUMNS": str(columns), "LINES": "25", "TERM": "xterm"}
     running = process(*arguments, stdout=theirs, stderr=theirs, env={**size, **(env or {})})

@@ -1,4 +1,4 @@
-"""What ``makeway simulate`` leaves behind: a page, a journal, and nothing where something went wrong."""
+"""The files of ``makeway simulate``: a page, a journal, and none after an error."""
 
 from __future__ import annotations
 

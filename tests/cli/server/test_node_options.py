@@ -1,4 +1,4 @@
-"""How a machine is described on the command line, and what is told where that is wrong."""
+"""The machine on the command line, and messages about wrong options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``makeway up`` and its kin, as real processes: one server for most tests, an own one where it must end."""
+"""``makeway up`` and its siblings, as real processes: one server for most tests, one of its own for a test that ends
+it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def started(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def greeting(server: subprocess.Popen[str]) -> str:
-    """Its first lines: once they are there it serves."""
+    """The first lines of a server: once they are there it serves."""
     assert server.stdout is not None
     lines = []
     for line in server.stdout:
@@ -123,7 +125,7 @@ def test_a_kubeconfig_is_put_beside_what_is_there(folder: Path, tmp_path: Path) 
     other = {"name": "other", "cluster": {"server": "https://localhost:1"}}
     place.write_text(yaml.safe_dump({"clusters": [other], "current-context": "other", "preferences": {}}))
     place.chmod(0o640)
-    for _ in range(2):  # again is once
+    for _ in range(2):  # a second time changes nothing
         assert run(folder, "kubeconfig", "--write", "--file", str(place)).exit_code == 0
     found: Any = yaml.safe_load(place.read_text())
     assert [each["name"] for each in found["clusters"]] == ["other", "makeway"]

@@ -1,4 +1,4 @@
-"""Tables: plain columns for a pipe, fitted to a terminal of any width, and nothing lost in either."""
+"""Tables: plain columns for a pipe, fitted to a terminal of any width, and complete in both."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def letters(*texts: str) -> Counter[str]:
 def test_a_terminal_gets_all_of_it_within_its_width(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However it is folded, every letter is there, and the header once, or once a row where cells have lines."""
+    """Folded or not, every letter is there, and the header once, or once a row if cells have lines."""
     monkeypatch.setattr(output, "is_terminal", lambda stream: True)
     monkeypatch.setenv("COLUMNS", str(width))
     Table(COLUMNS, indent=2).print(ROWS)

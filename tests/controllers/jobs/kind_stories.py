@@ -1,6 +1,6 @@
 """A job of any kind in a Store, with the engine and all its controllers: queued, admitted, started, stopped, restored.
 
-``Play`` has a flavor with a node label and a toleration, one without, a ClusterQueue and a LocalQueue. A test speaks as
+``Play`` has a flavor with a node label and a toleration, one without, a ClusterQueue and a LocalQueue. A test acts as
 the job's own controller where it changes the status. ``Story`` is what the tests know of a kind, found out by other
 means than the kind's description; ``lives_through_a_stop`` is the test that every kind has to pass.
 """
@@ -41,13 +41,13 @@ replace = msgspec.structs.replace
 
 
 def pods(cpu: str = "1", **spec: Any) -> Tree:
-    """A pod template that asks for so much, with a word that no version of ours knows."""
+    """A pod template with these requests, and a field that no version of ours knows."""
     container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
     return {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container], "fromTheFuture": [1.5], **spec}}
 
 
 class Story(NamedTuple):
-    """Of one kind of job: its pod templates by podSet, and what its controller says when they run and have stopped."""
+    """A kind of job: its pod templates by podSet, and its status while they run and once they have stopped."""
 
     templates: Callable[[Tree], dict[str, Tree]]  # of a spec
     running: Callable[[Tree], Tree]  # of a spec: the status
@@ -107,7 +107,7 @@ class Play:
         return found is True
 
     def says(self, **status: Any) -> None:
-        """What the controller of its kind writes."""
+        """Write a status, as the controller of its kind does."""
         known = msgspec.json.decode(self.job.status)
         self.store.update_status(replace(self.job, status=Raw(msgspec.json.encode({**known, **status}))))
         self.settle()
@@ -200,7 +200,7 @@ def as_suspended(play: Play, written: Tree) -> bytes:
 
 
 def assert_started(template: Tree, name: str, before: Tree) -> None:
-    """It has what the flavor and the queue add, and everything it had."""
+    """The template has what the flavor and the queue add, and everything it had."""
     spec, meta = template["spec"], template.get("metadata", {})
     assert LABELS.items() <= spec["nodeSelector"].items()
     assert TOLERATION in spec["tolerations"]
@@ -215,7 +215,7 @@ def assert_started(template: Tree, name: str, before: Tree) -> None:
 
 
 def sample(shared: Path, file: str) -> Tree:
-    """The job in a manifest as users of its project write it."""
+    """The job in a manifest of its project."""
     documents = yaml.safe_load_all((shared / "job-kinds" / file).read_text("utf-8"))
     return next(tree for tree in documents if tree and tree["kind"] in JOB_KINDS)
 

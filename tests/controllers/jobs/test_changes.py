@@ -1,4 +1,4 @@
-"""Jobs that change: their Workloads follow, or are made again (api 18.7); priorities that move (api 6)."""
+"""Jobs that change: their Workloads follow, or are recreated (api 18.7); priorities that move (api 6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import WorkloadPriorityClass
 from makeway.api.objects.workload import PriorityClassRef, Workload, WorkloadMode
 from makeway.api.quantity import Time
-from makeway.controllers.contract import NOTHING, Change, Delete, Outcome, Ref
+from makeway.controllers.contract import NOTHING, WORKLOAD, WORKLOAD_PRIORITY_CLASS, Change, Delete, Outcome, Ref
 from makeway.controllers.jobs.kinds.batch import end_of
 from makeway.controllers.jobs.kinds.registry import is_stopped, lets_go
 from makeway.controllers.workloads.eviction import Evict, Release, condition, holds_quota, says
@@ -216,7 +216,7 @@ def test_a_job_that_goes_is_stopped_if_its_workload_has_to_leave() -> None:
 
 
 def test_a_prebuilt_workload_is_waited_for_and_adopted() -> None:
-    ref = Ref("Workload", "default", "there")
+    ref = Ref(WORKLOAD, "default", "there")
     around = FakeView.of(job(annotations={PREBUILT: "there"}), now=NOW)
     assert CONTROLLER.react(ME, around, NOW) == Outcome(again_at=at(10))
     template = view(the_job(around).spec, JobSpec).template
@@ -275,7 +275,7 @@ def test_api_6_a_new_value_reaches_all_who_name_the_class() -> None:
     ]
     around = settled(job(labels={CLASS: "high"}), wpc("high", 1), bare, *others)
     around.put(wpc("high", 9))
-    looks = CONTROLLER.react(Ref("WorkloadPriorityClass", "", "high"), around, NOW).enqueue
+    looks = CONTROLLER.react(Ref(WORKLOAD_PRIORITY_CLASS, "", "high"), around, NOW).enqueue
     assert looks == (Ref.of(bare), MINE)
     around.settle(CONTROLLER, *looks, *map(Ref.of, others), now=NOW)
     assert [around.workload(each).spec.priority for each in looks] == [9, 9]
@@ -288,7 +288,7 @@ def test_api_6_jobs_that_wait_for_a_class_are_looked_at_when_it_comes(kind: str)
     each = job(labels={CLASS: "new"} if ours else {}, pod={} if ours else {"priorityClassName": "new"})
     around = settled(each)
     around.put(wpc("new", 5) if ours else PriorityClass(metadata=ObjectMeta(name="new"), value=5))
-    (whom,) = CONTROLLER.react(Ref(kind, "", "new"), around, NOW).enqueue
+    (whom,) = CONTROLLER.react(Ref.named(kind, "", "new"), around, NOW).enqueue
     around.settle(CONTROLLER, whom, now=NOW)
     assert around.workload(MINE).spec.priority == 5
 
@@ -327,7 +327,7 @@ def test_api_6_a_default_class_that_comes_later_moves_nobody() -> None:
 
 def test_api_6_a_default_class_that_goes_moves_nobody() -> None:
     around = settled(job(), wpc("default", 7))
-    del around.objects[Ref("WorkloadPriorityClass", "", "default")]
+    del around.objects[Ref(WORKLOAD_PRIORITY_CLASS, "", "default")]
     assert look(around) == NOTHING
     assert around.workload(MINE).spec.priority == 7
 

@@ -1,4 +1,4 @@
-"""Jobs whose pods are one gang: quota and placement hear of each other."""
+"""Jobs whose pods are one gang: quota and placement work together."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_one_pod_that_others_delete_evicts_nobody() -> None:
 
 
 class WithoutGangStatus:
-    """A Store that takes no status of a scheduling Workload."""
+    """A Store that accepts no status of a scheduling Workload."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store

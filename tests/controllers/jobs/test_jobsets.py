@@ -108,7 +108,7 @@ def test_18_9_podsets_of_one_name_make_no_workload() -> None:
     play.settle()
     assert play.workloads == []
     (note,) = {note for note in play.engine.notes if note.type == "Warning"}
-    assert (note.about, note.reason) == (Ref("JobSet", "default", "it"), "ErrWorkloadCompose")
+    assert (note.about, note.reason) == (Ref.named("JobSet", "default", "it"), "ErrWorkloadCompose")
     assert "called a, a" in note.message
 
 

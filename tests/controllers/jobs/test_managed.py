@@ -18,7 +18,7 @@ NAMED: dict[str, str] = {QUEUE_LABEL: "main"}
 
 
 def job(name: str = "it", *, above: str = "", uid: str = "", namespace: str = "default", queue: bool = False) -> Job:
-    """One that is owned by the Job ``above``, by the uid that it has or by another."""
+    """A Job that is owned by the Job ``above``, by its present uid or by another one."""
     owners = (OwnerReference("batch/v1", "Job", above, uid or f"uid-{above}", controller=True),) if above else ()
     meta = ObjectMeta(
         name=name, namespace=namespace, uid=f"uid-{name}", labels=NAMED if queue else {}, owner_references=owners
@@ -117,7 +117,7 @@ def test_any_managed_job_above_counts(parent: Job, top: Job, found: str) -> None
 
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_owners_in_a_circle_account_for_nobody(length: int) -> None:
-    """Else none of them would have a Workload, and all would run past every quota."""
+    """Otherwise none of them would have a Workload, and all would run past every quota."""
     ring = [job(f"j{n}", above=f"j{(n + 1) % length}") for n in range(length)]
     assert [why(each, *ring) for each in ring] == [""] * length
 
@@ -125,7 +125,7 @@ def test_owners_in_a_circle_account_for_nobody(length: int) -> None:
 def test_a_chain_is_followed_so_far_and_no_further() -> None:
     chain = [job(f"j{n}", above=f"j{n + 1}") for n in range(100)]
     reads: list[Ref] = []
-    known = {Ref.of(each): each for each in chain}
+    known: dict[Ref, Job] = {Ref.of(each): each for each in chain}
 
     def find(ref: Ref) -> Any:
         reads.append(ref)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from makeway.controllers.contract import Change, Ref
+from makeway.controllers.contract import JOB, Change, Ref
 from makeway.controllers.jobs.counts import parse_indexes, print_indexes
 from makeway.controllers.jobs.pods import JobPods, ReleasePod
 from makeway.core.model import Millis
@@ -16,6 +16,7 @@ from makeway.runtime.executor import Call, DirectWriter
 from makeway.runtime.informers import watched_kinds
 from makeway.runtime.ports import Store
 from tests.controllers.pod_world import JOBS, PODS, PodWorld, queues
+from tests.controllers.views import edited
 from tests.soaking import InTime
 
 
@@ -251,12 +252,12 @@ def test_a_pod_that_a_user_deletes_counts_as_failed() -> None:
 
 
 def test_a_job_says_that_it_has_pods_before_it_makes_them() -> None:
-    """Else its quota could be given away between the two writes."""
+    """Otherwise its quota could be given away between the two writes."""
     play = world()
     play.job("j", completions=3, parallelism=3)
     idle = Engine(play.store, play.policy, [], kinds=watched_kinds(on_nodes=True))
     idle.step(play.clock.now)
-    first = JobPods().react(Ref("Job", "default", "j"), idle.view, play.clock.now)
+    first = JobPods().react(Ref(JOB, "default", "j"), idle.view, play.clock.now)
     assert [type(action.write) for action in first.actions] == [Change]
     play.engine.step(play.clock.now)
     idle.step(play.clock.now)
@@ -275,12 +276,12 @@ def test_who_ends_while_it_is_being_let_go_is_counted() -> None:
 
 
 def test_who_was_stopped_goes_although_we_were_gone_and_its_job_goes_on() -> None:
-    """Its end does not count, so that it must not stand beside those that do."""
+    """Its end does not count, so it must not remain beside pods that do."""
     play = world()
     play.job("j", runs=3)
     play.settle()
     running = play.store.list(PODS).items[0].value()
-    play.store.update(ReleasePod(stopped=True)(running))
+    play.store.update(edited(ReleasePod(stopped=True), running))
     play.engine = play.new_engine()
     play.run(60)
     assert play.status("j")["succeeded"] == 1
@@ -311,7 +312,7 @@ def test_however_often_we_are_gone_each_end_is_counted_once(fuzz_inputs: int, fu
 
 
 def _suspend(play: PodWorld, suspend: bool) -> None:
-    """By whoever may: of a Job in a queue that is makeway alone."""
+    """Set the switch as a user; makeway alone sets that of a Job in a queue."""
     if not play.store.get(*_job("j")).labels:
         play.edit("j", suspend=suspend)
 
@@ -321,7 +322,7 @@ class Crashed(Exception):
 
 
 class CrashingWriter(DirectWriter):
-    """Now and then the process is gone just before or just after a write."""
+    """Now and then the process ends just before or just after a write."""
 
     def __init__(self, store: Store, dice: random.Random) -> None:
         super().__init__(store)

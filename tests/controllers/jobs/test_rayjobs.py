@@ -121,7 +121,7 @@ def test_18_10_what_cannot_be_accounted_for_gets_no_workload(tree: Tree, words: 
     assert play.workloads == []
     assert play.is_suspended
     (note,) = {note for note in play.engine.notes if note.type == "Warning"}
-    assert (note.about, note.reason) == (Ref("RayJob", "default", "it"), "ErrWorkloadCompose")
+    assert (note.about, note.reason) == (Ref.named("RayJob", "default", "it"), "ErrWorkloadCompose")
     assert words in note.message
 
 

@@ -18,7 +18,7 @@ from makeway.api.objects.workload import (
     WorkloadMode,
 )
 from makeway.api.quantity import Time
-from makeway.controllers.contract import NOTHING, Change, Create, Ref
+from makeway.controllers.contract import NOTHING, RESOURCE_FLAVOR, Change, Create, Ref
 from makeway.controllers.jobs.kinds.batch import indexes_in, status_of_job
 from makeway.controllers.jobs.kinds.registry import is_stopped
 from makeway.controllers.jobs.running import JobRunning
@@ -49,7 +49,7 @@ from tests.controllers.job_stories import (
     tree,
     user_edits,
 )
-from tests.controllers.views import NOW, FakeView, at, check, local_queue, owned_by, workload
+from tests.controllers.views import NOW, FakeView, at, check, edited, local_queue, owned_by, workload
 
 # --- 18.1, 18.2: who gets a Workload ----------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ def test_18_1_a_job_of_a_namespace_that_is_not_selected_is_left_alone(annotation
 
 
 def test_18_1_what_has_a_workload_stays_ours_when_its_namespace_is_selected_no_more() -> None:
-    """Its quota must come back, and nobody else would stop it (decision 0072)."""
+    """Its quota must come back, and no other controller would stop it (decision 0072)."""
     selected = Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"}))
     around = settled(job(), selected, policy=ONLY_TEAMS)
     admit(around)
@@ -186,7 +186,7 @@ def test_18_3_nothing_starts_that_is_not_admitted_to_stay(state: str) -> None:
             conditions = tuple(each for each in status_of(mine).conditions if each.type != "Admitted")
             mine = replace(mine, status=replace(status_of(mine), conditions=conditions))
         case "evicted":
-            mine = Evict("Preempted", "", at(1))(mine)
+            mine = edited(Evict("Preempted", "", at(1)), mine)
         case "inactive":
             mine = replace(mine, spec=replace(mine.spec, active=False))
         case "deleted":
@@ -244,7 +244,7 @@ def test_s_11_6_a_key_that_has_the_same_value_is_no_conflict() -> None:
 def test_18_3_pods_do_not_run_without_what_their_flavor_says() -> None:
     around = settled(job())
     admit(around)
-    del around.objects[Ref("ResourceFlavor", "", "spot")]
+    del around.objects[Ref(RESOURCE_FLAVOR, "", "spot")]
     outcome = look(around)
     assert (outcome.actions, outcome.again_at) == ((), NOW + 10_000)
 
@@ -259,7 +259,7 @@ def test_18_3_pods_do_not_run_without_what_their_flavor_says() -> None:
 def test_18_4_a_stop_gives_the_template_back_byte_for_byte(template: Tree, pod: Tree) -> None:
     each = job(template=template)
     raw = tree(each.spec)
-    raw["template"]["spec"] |= pod  # with fields that nobody knows
+    raw["template"]["spec"] |= pod  # with fields that no version knows
     each = replace(each, spec=msgspec.Raw(msgspec.json.encode(raw)))
     around = running(each)
     before = view(each.spec, JobSpec).template
@@ -282,7 +282,7 @@ def test_18_4_a_template_comes_back_with_its_spaces() -> None:
 
 
 def test_18_4_each_step_of_a_stop_waits_for_the_one_before() -> None:
-    """A server takes no other template while the Job runs, or has a start time."""
+    """A server accepts no other template while the Job runs, or has a start time."""
     around = running(job())
     evict(around)
     seen = []
@@ -311,9 +311,9 @@ def test_18_4_a_job_stops_with_the_end_of_its_admission(loss: str) -> None:
     around = running(job())
     mine = around.workload(MINE)
     if loss == "evicted":
-        mine = Evict("PodsReadyTimeout", "", at(60))(mine)
+        mine = edited(Evict("PodsReadyTimeout", "", at(60)), mine)
     elif loss == "released":
-        mine = Release(at(60))(mine)
+        mine = edited(Release(at(60)), mine)
     else:
         mine = replace(mine, spec=replace(mine.spec, active=False))
     around.put(mine)

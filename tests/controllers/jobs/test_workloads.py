@@ -1,4 +1,4 @@
-"""Jobs as Workloads: what a Job asks for, where it waits and how important it is."""
+"""Jobs as Workloads: what a Job asks for, where it waits, and its priority."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_finished_job_is_left_out() -> None:
 
 @pytest.mark.parametrize("uid", ["", "u-1"])
 def test_a_job_whose_workload_is_there_gets_no_second_one(uid: str) -> None:
-    """As in an export of a running system."""
+    """So it is in an export of a running system."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u-1", "controller": True}
     existing = wire("Workload", "mine", metadata={"ownerReferences": [owner]}, spec=workload_spec())
     result = prepared([job(metadata={"uid": uid} if uid else {}), existing], Policy.default(), NOW)

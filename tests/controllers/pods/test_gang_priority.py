@@ -1,4 +1,4 @@
-"""The pods of a Job's gang have the priority of their queue at every moment, whatever becomes of the object for it.
+"""The pods of a Job's gang have the priority of their queue at every moment, whatever happens to the gang's object.
 
 In each story lower pods wait, one for every core, and would take what they could.
 """
@@ -24,7 +24,7 @@ FINISHES = {"test/runs-0": "3", "test/runs-1": "8"}
 
 
 def begun(marks: Tree, completions: int = 3, cores: int = 3) -> PodWorld:
-    """A gang of three runs on as many cores, as members go and come; and lower pods wait for their places."""
+    """A gang of three runs on as many cores while members come and go; and lower pods wait for their places."""
     play = PodWorld(node("a", str(cores)))
     play.create(*queues(100), *ranked(whigh=HIGH), *ranks(low=LOW))
     play.job(
@@ -57,7 +57,7 @@ def low_ones_wait(play: PodWorld) -> bool:
 
 
 def nothing(play: PodWorld) -> None:
-    """The world as it goes."""
+    """Nothing beyond the usual events happens."""
 
 
 def restart(play: PodWorld) -> None:
@@ -216,7 +216,7 @@ def test_pods_that_are_left_of_a_failed_job_keep_their_priority() -> None:
         seen |= {place for name, place in places(play).items() if name.startswith("high")}
         assert displaced(play) == []
         assert low_ones_wait(play)
-    assert "a!" in seen  # they were leaving, with lower pods at hand, and nobody displaced them
+    assert "a!" in seen  # they were leaving, with lower pods at hand, and none displaced them
 
 
 def test_the_priority_of_a_gang_follows_that_of_its_queueing_workload() -> None:

@@ -48,7 +48,7 @@ def test_a_gang_shows_what_it_waits_for_until_it_is_placed() -> None:
     play.create(*ranks(high=10), gang("w", 3, rank="high"))
     play.settle()
     assert (shown(play), placed(play)) == (("3", "0/0", "Waiting"), ("False", "WaitingForPods", "No pod of it exists."))
-    assert events(play) == []  # that it is new is nothing that happened
+    assert events(play) == []  # being new is no event
     first, *rest = members("w", 3)
     play.create(first)
     play.run(2)
@@ -213,7 +213,7 @@ def test_without_gangs_every_pod_is_a_plain_one_and_nothing_is_written_of_them()
     play.store.delete(PODS, "default", "w-0", grace=0)
     play.store.delete(PODS, "default", "w-1", grace=0)
     play.settle()
-    assert places(play) == {"w-2": "a", "nowhere-0": "a"}  # a reference that names nothing keeps nobody waiting
+    assert places(play) == {"w-2": "a", "nowhere-0": "a"}  # a reference that names nothing keeps no pod waiting
     assert status(play) == before
 
 

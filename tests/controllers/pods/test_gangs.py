@@ -1,4 +1,4 @@
-"""Gangs on nodes: together or not at all, who makes way for them, and what a write that fails leaves behind (S-15)."""
+"""Gangs on nodes: together or not at all, which pods make way for them, what a failed write leaves behind (S-15)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def members(of: str, count: int, cpu: str = "1", *, first: int = 0, **spec: Any)
 
 
 def places(play: PodWorld) -> dict[str, str]:
-    """Of each pod its node, or in brackets the one it is promised; ``!`` follows if it leaves."""
+    """By pod its node, or in brackets the one it is promised; ``!`` follows if it leaves."""
     found = {}
     for each in play.pods():
         spec, status, meta = each["spec"], each.get("status", {}), each["metadata"]
@@ -232,7 +232,7 @@ def test_a_gang_that_was_evicted_begins_anew_when_all_of_it_has_left() -> None:
 
 
 class _Refusing(DirectWriter):
-    """Loses the writes that ``refused`` names: the engine that sent them is gone."""
+    """Loses the writes that ``refused`` names: the engine that sent them has ended."""
 
     def __init__(self, play: PodWorld, refused: int) -> None:
         super().__init__(play.store)
@@ -262,7 +262,7 @@ def test_a_unit_that_was_evicted_in_part_goes_as_a_whole() -> None:
 
 
 class _Stubborn:
-    """A Store that takes no status of one pod, as long as ``name`` says of which."""
+    """A Store that accepts no status of one pod, as long as ``name`` names it."""
 
     def __init__(self, store: MemoryStore, name: str) -> None:
         self.store = store
@@ -294,7 +294,7 @@ def test_a_unit_of_which_one_is_gone_goes_as_a_whole_though_that_place_is_taken(
 
 
 class _Late(DirectWriter):
-    """Writes at once and answers when it is asked to."""
+    """Writes at once and answers later, on request."""
 
     is_silent = False
 
@@ -414,7 +414,7 @@ def test_attempts_and_victims_are_counted() -> None:
 
 
 def _turned(line: str) -> str:
-    """With its labels in the other order."""
+    """The line with its labels in the other order."""
     name, _, rest = line.partition("{")
     labels, _, value = rest.partition("}")
     return f"{name}{{{','.join(reversed(labels.split(',')))}}}{value}"

@@ -1,4 +1,4 @@
-"""Decisions about nodes are in the journal: who made way for whom, why those, and what the others lacked."""
+"""Decisions about nodes are in the journal: which pods made way for which, why those, and what the others lacked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def about(entry: JournalEntry, rule: Rule) -> list[tuple[tuple[str, ...], tuple[
 
 
 def contended() -> PodWorld:
-    """A gang of two that displaces one of two lower ones, and spares nobody it needs not."""
+    """A gang of two that displaces one of two lower ones, and spares none needlessly."""
     play = PodWorld(node("a", "2"), node("b", "1"))
     play.create(*ranks(high=10, mid=5, low=1))
     play.create(pod("kept", priorityClassName="mid"), pod("left", priorityClassName="low"))

@@ -1,4 +1,4 @@
-"""The judge of the gangs: what the engine was told is held against it, and what it could not know is not."""
+"""The judge of the gangs: the engine answers for what it has received, and not for what it could not know."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WAYS = pytest.mark.parametrize("way", [ends, leaves, goes])
 
 
 class Play:
-    """A gang of which two must stand, and whoever binds its pods w-0, w-1 and w-2."""
+    """A gang of which two must be placed, and a way to bind its pods w-0, w-1 and w-2."""
 
     def __init__(self) -> None:
         self.store = MemoryStore(VirtualClock(NOON), SeededNames(0), careful=False)
@@ -111,7 +111,7 @@ def test_whom_the_engine_itself_deletes_does_not_count() -> None:
 
 @pytest.mark.parametrize("first", ["w-0", "w-1"])
 def test_a_binding_in_vain_counts_once(first: str) -> None:
-    """Its mate was bound with it. Afterwards it is known to be gone."""
+    """Its mate was bound with it. Afterwards the engine knows that it is gone."""
     play = Play()
     goes(play.store, "w-1")
     for name in (first, "w-1" if first == "w-0" else "w-0"):

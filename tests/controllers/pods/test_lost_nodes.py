@@ -1,4 +1,4 @@
-"""Pods whose node is no more leave, in order where somebody looks after them, and their Jobs go on elsewhere."""
+"""Pods of a lost node leave, in order where an agent looks after them, and their Jobs go on elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRACE = 5  # of the pods of this world
 
 
 class Unplugged(PodWorld):
-    """With ``is_dead`` nobody looks after the pods of a node that is not there."""
+    """With ``is_dead`` no agent looks after the pods of a missing node."""
 
     is_dead = True
 

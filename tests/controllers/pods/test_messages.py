@@ -1,4 +1,4 @@
-"""What pods that wait are told: each its own, with what was tried and who is too important to leave."""
+"""The messages of waiting pods: each its own, with what was tried and which pods are too important to leave."""
 
 from __future__ import annotations
 

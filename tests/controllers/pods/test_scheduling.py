@@ -1,4 +1,4 @@
-"""Pods find a node by what they ask for, what they tolerate and what is free; who does not is told why."""
+"""Pods find a node by their requests, their tolerations and the free room; a pod that finds none is told why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever fails meanwhile: no gang stands in part, nobody leaves for nothing, no node is too full, and all rests."""
+"""Whatever fails: no gang stands in part, no pod leaves for nothing, no node is too full, and all comes to rest."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def test_gangs_of_which_members_leave_while_too_few_others_come(seed: int) -> No
 @pytest.mark.property
 @pytest.mark.parametrize("seed", [212, 1313, 1452, 3280387027])
 def test_gangs_of_which_members_are_gone_and_no_watch_has_said_so(seed: int) -> None:
-    """In these stories the rest of a gang is bound beside members that ended or were deleted, unheard."""
+    """In these stories the rest of a gang is bound beside members that ended or were deleted, unknown to it."""
     assert GangWorld(seed, "watch").run() == []

@@ -1,4 +1,4 @@
-"""Who waits for a node is tried again when something happens that could help it, and not for every pod that comes."""
+"""A pod that waits for a node is retried after a change that could help it, and not for every pod that comes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_nobody_is_left_waiting_who_would_be_placed_afresh(
         assert world.scheduling.missed == 0, f"seed {seed}"
         helped.update(world.bound_after)
     if not in_time.was_cut:
-        assert len(helped) >= 10, helped  # most kinds of events have helped somebody who waited
+        assert len(helped) >= 10, helped  # most kinds of events have helped a waiting pod
 
 
 # --- one by one ------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def test_one_verdict_is_not_for_pods_that_somebody_with_a_promise_tells_apart() 
 
 
 def test_a_gang_that_has_its_places_by_luck_is_tried_when_anybody_comes() -> None:
-    """The first takes the node that the second needs, until somebody makes that one the fuller of the two."""
+    """The first takes the node that the second needs, until a third pod makes that one the fuller of the two."""
     play = PodWorld(*(node(name, "1", {"host": name}) for name in "ab"))
     first, second = members("w", 2)
     second["spec"] |= apart(term("k", "host"))
@@ -280,14 +280,14 @@ def test_an_unrelated_pod_that_comes_wakes_nobody() -> None:
     assert decisions(play) == before
     play.create(of_app("db", "db", nodeName="a", cpu="0"))
     play.settle()
-    assert decisions(play) == before + 1  # the first of those alike; the others would hear the same
+    assert decisions(play) == before + 1  # the first of those alike; the others would get the same verdict
 
 
 # --- the net ---------------------------------------------------------------------------------------------------------
 
 
 def deaf(play: PodWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on nobody is woken by what happens."""
+    """From now on no item is woken by events."""
     monkeypatch.setattr("makeway.controllers.pods.scheduling.could_help", lambda *_: False)
 
 
@@ -326,7 +326,7 @@ def test_a_try_in_vain_is_no_miss_and_writes_nothing() -> None:
         pass_time(play, NET_MS)
         assert decisions(play) == before + n
     assert (missed(play), play.store.resource_version) == (0, version)
-    play.run(NET_MS)  # it rests: nobody waits for the next one
+    play.run(NET_MS)  # it is idle: nothing waits for the next one
     assert decisions(play) == before + 3
 
 

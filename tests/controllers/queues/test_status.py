@@ -1,4 +1,4 @@
-"""What queues show of themselves, when it is written, and who may be deleted."""
+"""What queues show, when it is written, and which objects may be deleted."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from makeway.api.conditions import find
 from makeway.api.names import MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue
-from makeway.controllers.contract import Change, Outcome, Ref
+from makeway.controllers.contract import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, Change, Outcome, Ref
 from makeway.controllers.queues.status import INTERVAL_MS, ROWS_MAX, QueueStatus
 from makeway.core.lowering import inactive_reasons
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
-from tests.controllers.views import FakeView
+from tests.controllers.views import FakeView, edited
 from tests.runtime.wires import (
     IN_USE,
     NOON,
@@ -34,13 +34,13 @@ from tests.runtime.wires import (
 )
 
 NOW = Millis(1_767_225_600_000)
-Q = Ref("ClusterQueue", "", "q")
-LQ = Ref("LocalQueue", "default", "lq")
+Q = Ref(CLUSTER_QUEUE, "", "q")
+LQ = Ref(LOCAL_QUEUE, "default", "lq")
 GOING: dict[str, Any] = {"deletionTimestamp": NOON}
 
 
 def settled(*objects: Any) -> FakeView:
-    """Everything looked at until nothing is left to write."""
+    """Reconcile everything until nothing is left to write."""
     view = FakeView.of(*objects, now=NOW)
     queues = [ref for ref in view.objects if ref.kind in ("ClusterQueue", "LocalQueue", "Cohort")]
     view.settle(QueueStatus(), *queues, now=NOW)
@@ -62,7 +62,7 @@ def rows(flavors: Any) -> list[tuple[str, ...]]:
     ]
 
 
-def change(outcome: Outcome) -> Change:
+def change(outcome: Outcome) -> Change[Any]:
     (action,) = outcome.actions
     assert isinstance(action.write, Change)
     return action.write
@@ -196,7 +196,7 @@ def test_without_fair_sharing_there_is_no_share_and_an_old_one_goes() -> None:
 
 
 def test_the_share_of_a_cohort_is_written_at_most_once_in_an_interval() -> None:
-    view, controller, r = shared(), QueueStatus(), Ref("Cohort", "", "r")
+    view, controller, r = shared(), QueueStatus(), Ref(COHORT, "", "r")
     assert controller.react(r, view, NOW).actions == ()
     for size in (12, 14):
         view.put(holder("a", size))
@@ -268,7 +268,7 @@ def test_the_first_reason_counts_and_the_message_has_all(
     active = find(status(view).conditions, "Active")
     assert active is not None
     in_cycle = view.state.tree.queues["q"].in_cycle
-    found = inactive_reasons(queue, lambda kind, name: view.get(Ref(kind, "", name)), in_cycle=in_cycle)
+    found = inactive_reasons(queue, lambda kind, name: view.get(Ref.named(kind, "", name)), in_cycle=in_cycle)
     assert [each.name for each in found] == reasons
     assert (active.status, active.reason) == (("False", reasons[0]) if reasons else ("True", "Ready"))
     assert all(each.words in active.message for each in found)
@@ -355,13 +355,13 @@ def test_a_queue_that_is_made_again_does_not_wait_for_the_one_before() -> None:
 
 
 def test_an_edit_is_made_again_from_a_newer_object() -> None:
-    """Between the decision and the write somebody else has set a condition."""
+    """Between the decision and the write another writer has set a condition."""
     view = FakeView.of(cluster_queue(), flavor(), now=NOW)
     write = change(QueueStatus().react(Q, view, NOW))
     theirs = wire("ClusterQueue", "q", {}, {"conditions": [condition("Theirs")]}).status
     view.put(msgspec.structs.replace(cluster_queue(), status=theirs))
     view.apply(QueueStatus().react(Q, view, NOW))
-    assert [each.type for each in write.edit(view.objects[Q]).status.conditions] == ["Theirs", "Active"]
+    assert [each.type for each in edited(write.edit, view.objects[Q]).status.conditions] == ["Theirs", "Active"]
 
 
 # --- who may be deleted -----------------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def test_an_object_is_kept_while_it_is_in_use(value: Any, others: list[Any], kep
     view = FakeView.of(value, *others, now=NOW)
     outcome = QueueStatus().react(Ref.of(value), view, NOW)
     written = [each.write for each in outcome.actions if isinstance(each.write, Change) and not each.write.status]
-    assert [list(each.edit(value).metadata.finalizers) for each in written] == ([] if kept is None else [kept])
+    assert [list(edited(each.edit, value).metadata.finalizers) for each in written] == ([] if kept is None else [kept])
     assert all(each.uid == value.metadata.uid for each in written)
 
 
@@ -413,7 +413,7 @@ def test_a_deleted_queue_goes_when_its_last_holder_has_gone() -> None:
 
 def test_cohorts_have_nothing_to_show_here() -> None:
     view = FakeView.of(cohort("r", 3), now=NOW)
-    assert QueueStatus().react(Ref("Cohort", "", "r"), view, NOW) == Outcome()
+    assert QueueStatus().react(Ref(COHORT, "", "r"), view, NOW) == Outcome()
 
 
 # --- always -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from makeway.api.objects.workload import (
     Workload,
     WorkloadMode,
 )
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import WORKLOAD, Ref
 from makeway.controllers.workloads.eviction import (
     COUNTERS_MAX,
     Evict,
@@ -223,7 +223,7 @@ def test_a_release_needs_a_reservation() -> None:
     ],
 )
 def test_only_a_deactivation_names_its_cause(reason: str, cause: str, event: str) -> None:
-    about = Ref("Workload", "default", "w")
+    about = Ref(WORKLOAD, "default", "w")
     assert event_of_eviction(about, reason, "words", cause) == (about, "Normal", event, "words")
     after = evicted(workload(reserved=0), reason, cause=cause)
     assert told(after, "Evicted") == ("True", full_reason(reason, cause), time(100))

@@ -15,7 +15,7 @@ from makeway.api.objects.workload import (
     Workload,
     WorkloadMode,
 )
-from makeway.controllers.contract import Delete, Outcome, Ref
+from makeway.controllers.contract import JOB, WORKLOAD, Delete, Outcome, Ref
 from makeway.controllers.workloads.edits import wait_ms
 from makeway.controllers.workloads.eviction import condition, replace, says, status_of
 from makeway.controllers.workloads.lifecycle import Workloads
@@ -35,7 +35,7 @@ from tests.controllers.views import (
     workload,
 )
 
-W = Ref("Workload", "default", "w")
+W = Ref(WORKLOAD, "default", "w")
 POLICY = Policy()
 PODS = amended(POLICY, pods_ready=PodsReady(timeout_ms=300_000, recovery_timeout_ms=60_000))
 PARENT, OPTION = WorkloadMode(type="Parent"), WorkloadMode(type="ResourceFlavorOption")
@@ -294,10 +294,10 @@ def test_s10_11_the_owner_of_a_workload_that_we_deactivated_is_deleted_in_time()
     view, last = lived(off, job(), now=at(59), policy=keep)
     assert last.again_at == at(60)
     view.settle(Workloads(), W, now=at(60))
-    assert view.written[-1] == Delete(Ref("Job", "default", "job"), uid="uid-job")
+    assert view.written[-1] == Delete(Ref(JOB, "default", "job"), uid="uid-job")
     by_user = replace(off, status=status_of(workload(evicted=("Deactivated", 0))))
     view, _ = lived(by_user, job(), now=at(10**6), policy=keep)
-    assert view.get(Ref("Job", "default", "job")) is not None
+    assert view.get(Ref(JOB, "default", "job")) is not None
 
 
 def test_s10_11_a_deactivated_option_does_not_take_its_parent_along() -> None:
@@ -307,7 +307,7 @@ def test_s10_11_a_deactivated_option_does_not_take_its_parent_along() -> None:
         evicted=("DeactivatedDueToAdmissionCheck", 0),
     )  # fmt: skip
     view, _ = lived(off, parent, now=at(10**6), policy=amended(POLICY, keep_deactivated_ms=0))
-    assert view.get(Ref("Workload", "default", "parent")) is not None
+    assert view.get(Ref(WORKLOAD, "default", "parent")) is not None
 
 
 # --- stopped and missing queues ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.api.objects.workload import PreemptionGate, RequeueState, Workload, WorkloadMode
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import WORKLOAD, Ref
 from makeway.controllers.workloads.eviction import condition, says, status_of
 from makeway.controllers.workloads.lifecycle import Workloads
 from makeway.core.policy import PodsReady, Policy, Requeuing
@@ -27,7 +27,7 @@ from tests.controllers.views import (
     workload,
 )
 
-W = Ref("Workload", "default", "w")
+W = Ref(WORKLOAD, "default", "w")
 POLICY = Policy()
 PODS = amended(POLICY, pods_ready=PodsReady(timeout_ms=300_000, recovery_timeout_ms=60_000))
 
@@ -101,7 +101,7 @@ OURS = {
 @pytest.mark.property
 @given(lives(), st.integers(-600_000, 600_000))
 def test_every_life_comes_to_rest(life: tuple[Workload, list[Any], Policy], millis: int) -> None:
-    """P25: and at rest nobody without an owner is both Admitted and Evicted; foreign conditions are as they were."""
+    """P25: and at rest no workload without an owner is both Admitted and Evicted; foreign conditions are unchanged."""
     it, around, policy = life
     now = at(millis / 1000)
     view = FakeView.of(flavor(), it, *around, policy=policy)
@@ -121,7 +121,7 @@ def test_every_life_comes_to_rest(life: tuple[Workload, list[Any], Policy], mill
 @pytest.mark.property
 @given(lives(), st.integers(-600_000, 600_000))
 def test_every_wait_ends(life: tuple[Workload, list[Any], Policy], millis: int) -> None:
-    """Followed from one wish to the next, a Workload that nobody else touches soon has no wishes left."""
+    """Reconciled at each time that it asks for, a Workload that nothing else changes soon asks for no more."""
     it, around, policy = life
     view = FakeView.of(flavor(), it, *around, policy=policy)
     now = at(millis / 1000)

@@ -1,4 +1,4 @@
-"""Quota lowered below usage: who leaves, in which order, and when nobody does (S-10.14, P27)."""
+"""Quota lowered below usage: which workloads leave, in which order, and when none does (S-10.14, P27)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from makeway.api.objects.meta import ObjectMeta
 from makeway.api.objects.queueing import Cohort, CohortSpec
-from makeway.controllers.contract import NOTHING, Ref
+from makeway.controllers.contract import CLUSTER_QUEUE, COHORT, NOTHING, WORKLOAD, Ref
 from makeway.controllers.workloads.eviction import condition, says
 from makeway.controllers.workloads.over_quota import OverQuota, in_excess
 from makeway.core.model import QueueName
@@ -19,7 +19,7 @@ from makeway.testing.builders import FR_CPU, cohort, holder, queue, state
 from tests.controllers.views import FakeView, at, cluster_queue, flavor, local_queue, workload
 
 EVICT = Policy(over_quota="Evict")
-CQ = Ref("ClusterQueue", "", "cq")
+CQ = Ref(CLUSTER_QUEUE, "", "cq")
 
 
 def leaving(*parts: Any, of: str = "q") -> list[str]:
@@ -74,7 +74,7 @@ def test_s10_14_a_queue_that_is_back_at_its_quota_loses_no_more() -> None:
 
 
 def test_s10_14_whose_leaving_does_not_help_stays() -> None:
-    """Above its borrowing limit the queue itself is in the way, whatever the others give back."""
+    """Above its borrowing limit the queue itself is the obstacle, whatever the others give back."""
     parts = (
         queue("q", 1, cohort="c", borrowing=0), queue("p", 1, cohort="c"), queue("r", 9, cohort="c"),
         holder("own", cpu=2), holder("other", queue="p", cpu=2),
@@ -97,7 +97,7 @@ def test_p27_keep_lets_them_run_and_evict_does_not() -> None:
     assert OverQuota().react(CQ, view(Policy()), at(0)) == NOTHING
     lowered = view(EVICT)
     lowered.settle(OverQuota(), CQ, now=at(0.5))
-    a, b = (lowered.workload(Ref("Workload", "default", name)) for name in "ab")
+    a, b = (lowered.workload(Ref(WORKLOAD, "default", name)) for name in "ab")
     assert (says(a, "Evicted"), says(b, "Evicted")) == (False, True)
     assert condition(b, "Evicted").reason == "OverQuota"  # type: ignore[union-attr]
     assert [note.reason for note in lowered.notes] == ["EvictedDueToOverQuota"]
@@ -108,9 +108,9 @@ def test_a_cohort_has_all_queues_of_its_tree_looked_at() -> None:
         flavor(), cluster_queue("x", cohortName="low"), cluster_queue("y", cohortName="top"), cluster_queue("z"),
         _cohort("low", "top"), _cohort("top"), policy=EVICT,
     )  # fmt: skip
-    asked = OverQuota().react(Ref("Cohort", "", "low"), tree, at(0))
-    assert asked.enqueue == (Ref("ClusterQueue", "", "x"), Ref("ClusterQueue", "", "y"))
-    assert OverQuota().react(Ref("Cohort", "", "none"), tree, at(0)) == NOTHING
+    asked = OverQuota().react(Ref(COHORT, "", "low"), tree, at(0))
+    assert asked.enqueue == (Ref(CLUSTER_QUEUE, "", "x"), Ref(CLUSTER_QUEUE, "", "y"))
+    assert OverQuota().react(Ref(COHORT, "", "none"), tree, at(0)) == NOTHING
 
 
 def _cohort(name: str, parent: str = "") -> Cohort:

@@ -1,4 +1,4 @@
-"""One cycle after the other: who is admitted, who makes way, who waits (S-4, S-5, S-18)."""
+"""One cycle after the other: which workloads are admitted, make way, wait (S-4, S-5, S-18)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_83_b_a_lower_priority_makes_way(policy: Policy) -> None:
     leave(on, "low", reason="InClusterQueue", at=12)
     beside = {"low": "PreemptionNoCandidates"} if policy is OURS else {}  # S-4.2: a claimant comes beside the head
     assert outcomes(cycle(on, 13)) == {"p": "admitted", **beside}
-    again = {} if policy is OURS else {"low": "PreemptionNoCandidates"}  # it has no hope, so it goes on resting
+    again = {} if policy is OURS else {"low": "PreemptionNoCandidates"}  # it is certainly refused, so it stays parked
     assert outcomes(cycle(on, 14)) == again
 
 
@@ -118,7 +118,7 @@ def test_83_c_reclaim_stops_at_the_lenders_quota(policy: Policy) -> None:
     beside = {"more": "PreemptionNoCandidates"} if policy is OURS else {}
     assert outcomes(cycle(on, 12)) == {"p": "admitted", **beside}
     plan = cycle(on, 13)
-    again = {} if policy is OURS else {"more": "PreemptionNoCandidates"}  # it has no hope, so it goes on resting
+    again = {} if policy is OURS else {"more": "PreemptionNoCandidates"}  # it is certainly refused, so it stays parked
     assert (outcomes(plan), evictions(plan)) == (again, [])
 
 
@@ -265,7 +265,7 @@ def test_S_5_7_12_of_a_queue_only_the_first_is_looked_at_while_admissions_are_bl
 
 
 def test_S_5_7_12_the_flavor_that_was_found_is_not_passed_over_when_the_block_ends() -> None:
-    """A workload that loses its room goes on with the next flavor (S-6.8); here nobody has taken it."""
+    """A workload that loses its room goes on with the next flavor (S-6.8); here no other has taken it."""
     on = state(queue("q", {"one": 4, "two": 4}), holder("h", usage={"one": 1}), workload("w"), policy=BLOCKING)
     cycle(on)
     ready(on, "h")
@@ -539,7 +539,7 @@ def test_P32_a_queue_without_quota_is_entitled_to_nothing(policy: Policy) -> Non
 
 
 def test_S_5_7_3_who_finds_nobody_else_after_an_overlap_reserves_and_waits() -> None:
-    """The first takes t and all the room it leaves: nobody is left for the second, which had t in mind too."""
+    """The first takes t and all the room it leaves: no victim is left for the second, which had chosen t too."""
     on = state(
         queue("x", 4, cohort="r", **ANY),
         queue("y", 4, cohort="r", reclaim="LowerPriority"),

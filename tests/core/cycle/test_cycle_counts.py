@@ -1,4 +1,4 @@
-"""What a cycle costs, counted: candidates looked at and questions to the quota tree. Never seconds."""
+"""What a cycle costs, counted: candidates read and queries to the quota tree. Never seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def busy(per_queue: int) -> State:
 
 
 def steps(on: State) -> int:
-    """Candidates read, and questions asked of the tree."""
+    """Candidates read, and queries to the tree."""
     return on.holders.looks + on.tree.questions
 
 
@@ -57,7 +57,7 @@ def test_a_cycle_costs_what_is_claimed_in_its_tree() -> None:
 
 @pytest.mark.parametrize("helps", [False, True])
 def test_a_release_costs_whom_it_can_help_not_who_waits(helps: bool) -> None:
-    """All who wait were refused before; one core gets free, and at most one of them wants no more than that."""
+    """All waiting workloads were refused before; one core gets free, and at most one wants no more than that."""
 
     def asked(waiting: int) -> tuple[int, int]:
         parts: list[Part] = [

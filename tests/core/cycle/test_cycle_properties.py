@@ -92,7 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def told(plan: Plan) -> list[object]:
-    """All that a plan says, in words that two runs can be compared by."""
+    """All that a plan says, in words by which two runs can be compared."""
     return [
         (
             each.workload.key, each.status, each.requeue, each.mode, each.recomputed, each.assignment.level,
@@ -122,7 +122,7 @@ def over(on: State) -> set[tuple[str, FR]]:
 
 
 def play(on: State, moves: list[int]) -> None:
-    """Cycles, and between them some of those who were asked to leave do."""
+    """Run cycles; between them some of the workloads leave that were asked to."""
     for i, move in enumerate(moves):
         at = NOW + 10 * i
         cycle(on, at)

@@ -13,7 +13,7 @@ TIMED: dict[str, Any] = {"within": "LowerOrNewerEqualPriority"}
 
 
 def expire(on: State, name: str, now: int) -> int:
-    """Let time pass until the next wake for an equal that has had its time; returns when that is."""
+    """Let time pass until the next wake for an equal whose time is up; returns when that is."""
     due = waking.next_expiry(on, QueueName(name), seconds(now))
     assert due is not None
     on.wake(QueueName(name), due)

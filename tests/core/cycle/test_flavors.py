@@ -1,4 +1,4 @@
-"""Which flavor each resource gets (S-6), scenario by scenario; whom an eviction could help is told, not searched."""
+"""Which flavor each resource gets (S-6), by scenario; the outcome of evictions is given, not searched."""
 
 from __future__ import annotations
 

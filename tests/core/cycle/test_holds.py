@@ -28,7 +28,7 @@ def lent(*parts: Part, policy: Policy | None = None, owner: dict[str, Any] | Non
 
 
 def after_z1(on: State) -> State:
-    """px was looked at, then z1 ends and a borrower comes."""
+    """px was evaluated, then z1 ends and a borrower comes."""
     cycle(on, 60)
     leave(on, "z1", at=900, returns=False)
     on.push(workload("z3", queue="z", cpu=2, queued=840), seconds(900))
@@ -132,7 +132,7 @@ def test_holds_are_undone_with_a_trial() -> None:
 
 
 def strict_neighbour(policy: Policy | None = None) -> State:
-    """s keeps one cpu free for its head; w could do with e alone if it were not for that."""
+    """s keeps one cpu free for its head; without that w could do with e alone."""
     return state(
         queue("x", 3, cohort="co", within="LowerPriority"), queue("s", 2, cohort="co", strict=True),
         holder("s1", queue="s", cpu=1), holder("h", queue="x", cpu=2, priority=-10, reserved=2),

@@ -1,4 +1,4 @@
-"""What one head would need: refusals, partial admission, whom it would displace (S-5.3 to 5.5)."""
+"""What one head would need: refusals, partial admission, its victims (S-5.3 to 5.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of one family: who stands back, who takes over (S-12.4, 12.5, 12.7). Their controller comes later."""
+"""Options of one family: which yield, which take over (S-12.4, 12.5, 12.7). Their controller comes later."""
 
 from __future__ import annotations
 

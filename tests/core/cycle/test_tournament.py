@@ -1,4 +1,4 @@
-"""Entries in the order of shares (S-9.4): the examples, against a plain recomputation, and how little is asked."""
+"""Entries in the order of shares (S-9.4): the examples, against a plain recomputation, and how little is computed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def contestants(on: State, waiting: list[Workload]) -> list[Contestant[Workload]
 
 
 def picked(on: State, *waiting: Workload) -> list[tuple[str, Rule]]:
-    """All of them in their order, each with what it takes charged before the next is picked; and what decided."""
+    """The entries in order, each charged before the next is picked; and what decided."""
     known = contestants(on, list(waiting))
     tournament = Tournament(on, known, lambda root: nullcontext())
     usage = {each.workload.uid: each for each in known}
@@ -144,7 +144,7 @@ def test_of_a_queue_there_is_one_and_what_it_took_must_be_counted() -> None:
 
 
 def plainly(on: State, waiting: list[Workload]) -> list[str]:
-    """As S-9.4 is written: everything anew for every pick."""
+    """S-9.4 to the letter: everything is computed anew for every pick."""
     left, found = {each.queue: each for each in waiting}, []
     while left:
         root = on.tree.queues[min(left)].root
@@ -234,7 +234,7 @@ def test_a_whole_cycle_asks_few_shares_too() -> None:
 
 
 def test_S_5_13_a_standing_reservation_takes_part_at_its_heads_place() -> None:
-    """x's head needs more than is free and nobody may leave for it; what is left of x's own is kept, in its turn."""
+    """x's head needs more than is free and none may leave for it; what is left of x's own is kept, in its turn."""
     on = state(
         queue("x", 4, cohort="r", strict=True), queue("y", 2, cohort="r", reclaim="Any"), queue("z", 2, cohort="r"),
         holder("h", queue="z", cpu=6), workload("head", queue="x", cpu=4), policy=FAIR,

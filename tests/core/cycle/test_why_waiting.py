@@ -25,7 +25,7 @@ def waiting(on: State, name: str) -> Workload:
 
 
 def words(on: State, name: str, at: int = 2) -> tuple[str, str]:
-    """What it would be told."""
+    """The reason and message that it would get."""
     before = on.fingerprint()
     one = waiting(on, name)
     found = unseen(on, one, seconds(at)) or found_about(on, one, seconds(at))
@@ -90,7 +90,7 @@ def test_one_that_claims_waits_for_those_to_leave() -> None:
 
 
 def test_one_that_would_fare_better_by_now_gets_no_claim_and_is_told_what_it_lacks() -> None:
-    """Here a victim has come that its verdict did not know of; nobody has woken the queue since."""
+    """Here a victim has come that its verdict did not know of; the queue was not woken since."""
     on = state(queue("q", 4, within="LowerPriority"), holder("h", cpu=4, priority=5), workload("a", cpu=2, priority=1))
     assert outcomes(cycle(on, 2)) == {"a": "PreemptionNoCandidates"}
     on.release(waiting_holder(on, "h"))

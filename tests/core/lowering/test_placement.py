@@ -237,7 +237,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def test_of_whom_a_term_speaks() -> None:
-    """Label keys become part of the selector, by what the pod itself has; one that it has not is not asked about."""
+    """Label keys become part of the selector, with the pod's own values; keys that it lacks are left out."""
     asked = {
         "labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone", "namespaces": ["n"],
         "namespaceSelector": {"matchLabels": {"team": "x"}}, "matchLabelKeys": ["rev", "absent"],

@@ -107,7 +107,7 @@ INACTIVE: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("spec", "reason", "in_files"), INACTIVE.values(), ids=INACTIVE)
 def test_why_a_queue_takes_part_in_nothing(spec: dict[str, Any], reason: str, in_files: str) -> None:
-    """Everybody who asks is told the same; all reasons, and their words, are in ``test_queue_status``."""
+    """All callers get the same reason; all reasons, and their words, are in ``test_queue_status``."""
     flavor = parsed("ResourceFlavor", "f", {})
     wire = cluster_queue(**spec)
     found = inactive_reasons(wire, lambda kind, name: flavor if (kind, name) == ("ResourceFlavor", "f") else None)

@@ -1,4 +1,4 @@
-"""Workloads from the wire: what they ask for, hold, and where they stand in their queue."""
+"""Workloads from the wire: what they request and hold, and their place in the queue."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def pre(least: int = 1, *, never: bool = False) -> list[SchedulingWorkload]:
 
 
 def went(answer: CycleAnswer) -> tuple[str, str, str, dict[str, str]]:
-    """Who was evicted, bound, sent back; and what is nominated."""
+    """The pods that were evicted, bound, sent back; and what is nominated."""
     nominated = {name: at for (_, name), at in answer.nominated.items()}
     return names(answer.actuated), names(answer.bound), names(answer.requeued), nominated
 

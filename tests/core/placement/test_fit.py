@@ -182,7 +182,7 @@ def test_s15_2_6_a_spread_keeps_domains_even(skew: int, least: int, want: int) -
 
 
 def test_pods_that_ask_for_nothing_are_spread_by_their_number() -> None:
-    """Else all of them would go to the node with the first name, or the emptiest."""
+    """Otherwise all of them would go to the node with the first name, or the emptiest."""
     world = cluster([node("n0", 8), node("n1", 4)], [pod("v", 1, "n1"), *gang(5, 0)])
     assert places(room_for(world), 5) == ["n0", "n0", "n1", "n0", "n1"]
 
@@ -193,7 +193,7 @@ def test_pods_that_ask_for_nothing_are_packed_where_that_is_the_policy() -> None
 
 
 def wishing(count: int, *wishes: tuple[int, str]) -> list[Pod]:
-    """Pods that would rather stand on a node of a name, with a weight each."""
+    """Pods that prefer the nodes of these names, with a weight each."""
     preferred = tuple((weight, (Expression(HOST, "In", (name,)),)) for weight, name in wishes)
     return [replace(each, preferred=preferred) for each in gang(count)]
 
@@ -213,6 +213,6 @@ def test_a_taint_that_only_asks_to_stay_away_is_heeded_while_there_is_another_no
 
 
 def test_a_wish_never_costs_a_gang_its_place() -> None:
-    """In queue order the small one would take the large one's only node; the pass that packs asks for no wishes."""
+    """In queue order the small one would take the large one's only node; the pass that packs ignores preferences."""
     small, large = replace(wishing(1, (100, "n1"))[0], key=("d", "s")), pod("l", 4, of="pre", arrived=1)
     assert places(room_for(cluster([node("n0", 1), node("n1", 4)], [small, large])), 2) == ["n0", "n1"]

@@ -1,4 +1,4 @@
-"""What keeps a pod from its nodes, and which news of a node is worth another look."""
+"""What keeps a pod from its nodes, and which changes of a node are worth a retry."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_each_node_is_counted_once_by_what_rules_it_out() -> None:
     ids=["affinity", "anti-affinity", "spread"],
 )
 def test_which_rule_between_pods_rules_out_how_many_nodes(asked: dict[str, object], told: dict[str, int]) -> None:
-    """a has two pods of the app, b none: one of the two nodes does, so far as that rule goes."""
+    """a has two pods of the app, b none: the rule rules out one of the two nodes."""
     state = ClusterState.of(Cluster(
         nodes=(node("a", labels={"host": "a"}), node("b", labels={"host": "b"})),
         pods=(pod("x", 0, "a", labels={"app": "x"}), pod("y", 0, "a", labels={"app": "x"}), pod("new", 9, **asked)),  # type: ignore[arg-type]

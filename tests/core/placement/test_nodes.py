@@ -1,4 +1,4 @@
-"""The live state of placement: kept incrementally it says what one built anew says, and a trial leaves no mark."""
+"""The live state of placement: updated step by step it equals one built anew, and a trial leaves no mark."""
 
 from __future__ import annotations
 

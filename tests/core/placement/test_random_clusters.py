@@ -40,7 +40,7 @@ def is_no_preempting_back(seed: int, case: PlacementCase, answer: PlacementAnswe
 
 def is_what_the_rules_say(seed: int, case: PlacementCase, thorough: PlacementAnswer, literal: PlacementAnswer) -> None:
     plain = expected(case.cluster, case.preemptor)
-    if plain.needed and plain.feasible and not literal.needed:  # a place that nobody had to leave for (S-15.4.9)
+    if plain.needed and plain.feasible and not literal.needed:  # a place without evictions (S-15.4.9)
         assert literal.feasible, seed
         assert not isinstance(case.preemptor, ForPod), seed
         return

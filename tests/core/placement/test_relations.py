@@ -1,4 +1,4 @@
-"""What pods ask of each other: to stand beside, to keep apart, to be spread; and whom such a term speaks of (0069)."""
+"""Relations between pods: being together, apart, spread; and the pods that such a term is about (0069)."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ AB = zoned(a="x", b="y")
         ([standing("db", "db", "b")], [term("db", RACK)], None),  # no node has the key
         ([], [term("web")], "a"),  # it matches itself: it may be the first
         ([standing("w", "web", "b")], [term("web")], "b"),  # and is not, where there is one
-        ([standing("w", "web", "b", "other")], [term("web")], "a"),  # of another namespace nobody counts
+        ([standing("w", "web", "b", "other")], [term("web")], "a"),  # pods of another namespace do not count
         ([standing("w", "web", "b")], [term("web"), term("web", HOST)], "b"),
         ([], [term("web"), term("db")], None),  # it must match all of its terms to be the first
-        ([standing("w", "web", "a"), standing("db", "db", "a")], [term("web"), term("db")], None),  # nobody matches all
+        ([standing("w", "web", "a"), standing("db", "db", "a")], [term("web"), term("db")], None),  # no pod matches all
         ([pod("w", nominated="b", labels={"app": "db"}, priority=HIGH)], [term("db")], None),  # it may not come
-        ([pod("w", nominated="b", labels={"app": "web"}, priority=HIGH)], [term("web")], "b"),  # but who is first, goes
+        ([pod("w", nominated="b", labels={"app": "web"}, priority=HIGH)], [term("web")], "b"),  # but the first one goes
     ],
 )
 def test_required_affinity(pods: list[Pod], terms: list[AffinityTerm], chosen: str | None) -> None:
@@ -83,7 +83,7 @@ def test_required_affinity(pods: list[Pod], terms: list[AffinityTerm], chosen: s
 
 def test_a_node_without_the_key_is_no_place_beside_anybody() -> None:
     world = cluster(zoned(a="", b="y"), standing("w", "web", "a"), seeking(pod_affinity=(term("web"),)))
-    assert place(world) == "b"  # who stands on a node without the key is nowhere, so it is the first
+    assert place(world) == "b"  # a pod on a node without the key is in no domain, so it is the first
 
 
 TEAMS = {"other": "x", "third": "y"}
@@ -129,12 +129,12 @@ def test_a_gang_whose_pods_want_each_other_stands_in_one_zone() -> None:
 
 
 def test_nobody_is_evicted_whom_the_preemptor_needs() -> None:
-    """Both nodes are full of lower ones; only beside the one that it wants there is a place, once the other leaves."""
+    """Both nodes are full of lower pods; it fits only beside the pod that it wants, once the other leaves."""
     wanted = pod("db", 2, "b", labels={"app": "db"}, priority=5)
     filling = [pod("u", 2, "b", priority=1), pod("v", 4, "a", priority=1)]
     world = cluster(AB, wanted, *filling, seeking(pod_affinity=(term("db"),), requests={"cpu": 2}))
     answer = decide(ClusterState.of(world), lone())
-    assert not answer.feasible  # with all below it gone, whom it needs is gone too (S-15.4.2)
+    assert not answer.feasible  # with all below it gone, the pod it needs is gone too (S-15.4.2)
     stays = replace(wanted, priority=HIGH)
     world = cluster(AB, stays, *filling, seeking(pod_affinity=(term("db"),), requests={"cpu": 2}))
     answer = decide(ClusterState.of(world), lone())
@@ -163,7 +163,7 @@ def spread(**more: Any) -> Spread:
     [
         (spread(), "b"),  # zone z has a taint that it does not tolerate, and counts all the same
         (spread(heeds_taints=True), "b"),
-        (spread(heeds_affinity=False), None),  # zone w, which it does not ask for, counts: nobody is there
+        (spread(heeds_affinity=False), None),  # zone w, which it does not ask for, counts: no pod is there
     ],
 )
 def test_which_nodes_count_for_a_spread(asks: Spread, chosen: str | None) -> None:
@@ -185,7 +185,7 @@ def test_each_relation_says_what_it_is() -> None:
 
 
 def test_a_preemption_under_way_for_members_that_want_each_other_is_not_begun_again() -> None:
-    """The worker is first in the queue and wants the leader, who was promised a node as well."""
+    """The worker is first in the queue and wants the leader, which was promised a node as well."""
     worker, leader = gang(2, 4, nominated=("a", "b"))
     worker = replace(worker, pod_affinity=(term("lead"),))
     leader = replace(leader, labels={"app": "lead"})
@@ -236,7 +236,7 @@ def test_labels_tell_members_apart_only_where_somebody_heeds_them() -> None:
 
 
 def test_members_that_ask_for_the_same_share_what_is_counted_for_it() -> None:
-    """Every pod of the cluster is held against each relation, so that there may not be one for each member."""
+    """Every pod of the cluster is checked against each relation, so there may not be one for each member."""
     snapshot = room_of(AB, indexed(9, anti_affinity=(term("web", HOST),), spread=(spread(),)))
     assert (
         len({id(each) for kind in snapshot.kinds for each in kind.relations}) == 3
@@ -263,7 +263,7 @@ def test_all_domains_of_the_last_term_are_tried_and_not_more_than_a_bound() -> N
 
 
 def test_a_chain_of_members_in_the_wrong_order_is_placed() -> None:
-    """Each wants the next one beside it; only the last one wants nobody."""
+    """Each wants the next one beside it; only the last one wants none."""
 
     def wants(i: int) -> AffinityTerm:
         return AffinityTerm((Expression("index", "In", (str(i),)),), ZONE)

@@ -1,4 +1,4 @@
-"""From class names to the numbers that count, and pods that say otherwise (S-15.1.6, S-15.8)."""
+"""From class names to the numbers that count, and pods with other numbers (S-15.1.6, S-15.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who goes together, who is more important, whom a budget protects (S-15.1.2, 15.4.3, 15.4.4)."""
+"""Units, their importance, and the pods that budgets protect (S-15.1.2, 15.4.3, 15.4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who might have to leave, in which order, and how few of them are looked at (S-7.6, 8.1 to 8.5)."""
+"""Possible victims, their order, and how few of them are read (S-7.6, 8.1 to 8.5)."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_holders_of_another_flavor_are_not_looked_at() -> None:
 
 
 def leaves_before(incoming: Workload, asking: Queue, a: Workload, b: Workload) -> int:
-    """The order of S-7.6 as the rules tell it, one sentence after the other, for candidates of one queue."""
+    """The order of S-7.6 in plain code, sentence by sentence, for candidates of one queue."""
     if a.evicted != b.evicted:
         return -1 if a.evicted else 1
     if a.priority != b.priority:

@@ -1,4 +1,4 @@
-"""Claims: what is freed for somebody is kept for it, and for nobody longer than it should be (S-19.1, S-10.13)."""
+"""Claims: what is freed for a workload is kept for it, and no longer than it should be (S-19.1, S-10.13)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GRACE = 30
 
 
 def claims_of(on: State) -> dict[str, list[str]]:
-    """Who claims, and on whom it counts."""
+    """The claimants, and the victims that each counts on."""
     known = on.claims.within(sorted(on.claims.of_queue))
     return {each.uid: [uid for _, uid in each.claim.victims] for each in known}
 
@@ -275,7 +275,7 @@ def test_P5_the_waiting_preemptor_is_not_pushed_aside_by_an_oversize_head() -> N
 
 
 def test_a_claim_is_redeemed_only_once_it_fits_the_tree_as_it_is() -> None:
-    """Those p counted on are gone; t, larger than what was claimed on it, still fills the room."""
+    """The victims of p are gone; t, larger than what was claimed on it, still fills the room."""
     on = state(
         queue("x", 5, cohort="r"),
         queue("y", 5, cohort="r"),
@@ -324,7 +324,7 @@ def test_P8_two_preemptors_of_one_lender_never_share_one_victims_quota() -> None
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_83_a_over_several_cycles_the_borrower_does_not_get_in_before_the_entitled(strict: bool) -> None:
-    """x's head reclaims what y holds beyond its quota; y's next one would borrow it again while it comes free."""
+    """x's head reclaims what y holds beyond its quota; y's next one would borrow it again as soon as it is free."""
     on = state(
         queue("x", 6, cohort="r", strict=strict, **ANY),
         queue("y", 2, cohort="r", strict=strict),
@@ -345,7 +345,7 @@ def test_83_a_over_several_cycles_the_borrower_does_not_get_in_before_the_entitl
 
 
 def taken() -> tuple[State, Plan]:
-    """low claims a's room; high, of the same queue, arrives while a is on its way out."""
+    """low claims a's room; high, of the same queue, arrives while a is leaving."""
     on = state(
         queue("q", 4, within="LowerPriority"), holder("a", cpu=4, priority=-1), workload("low", cpu=4, grace_ms=60_000)
     )
@@ -384,7 +384,7 @@ def test_who_may_not_displace_the_claimant_takes_nothing() -> None:
 
 @pytest.mark.parametrize(("name", "takes"), [("v", ()), ("other", ("default/p",))])
 def test_a_victim_takes_no_claim_that_counts_on_it(name: str, takes: tuple[str, ...]) -> None:
-    """x borrows for p and p2, which are of low priority: anybody but their own victim may take a claim of theirs."""
+    """x borrows for p and p2, which are of low priority: any workload but their own victim may take their claims."""
     on = state(
         queue("x", 4, cohort="r"),
         queue("y", 0, cohort="r", **BORROWS),
@@ -505,7 +505,7 @@ def test_its_deadline_goes_by_the_slowest_victim() -> None:
 
 def test_every_end_wakes_the_tree_by_admission_too() -> None:
     on = claiming()
-    on.propagates_refusals = False  # else who has no hope goes on resting
+    on.propagates_refusals = False  # else a workload that is certainly refused stays parked
     cycle(on, 6)
     assert list(on.pending.list_of(QueueName("other")).parked) == ["default/parked"]
     with on.trial():

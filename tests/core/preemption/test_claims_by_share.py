@@ -23,7 +23,7 @@ CLAIMED_BY = "default/r1"  # the newest claim
 def claimed(weight: float = 2, **poor: Any) -> State:
     """The hog held all 4 cpu; two of ``rich`` have a claim each, and their victims have not left.
 
-    Shares as it will be: rich 500, hog 417; with a newcomer of one cpu poor has 250 by its weight.
+    Shares as they will be: rich 500, hog 417; with a newcomer of one cpu poor has 250 by its weight.
     """
     on = state(
         cohort("r", 4), queue("rich", 0, **LOWER), queue("poor", 0, weight=weight, **{**LOWER, **poor}),
@@ -37,7 +37,7 @@ def claimed(weight: float = 2, **poor: Any) -> State:
 
 
 def arrives(on: State, at: float = 20, **settings: Any) -> tuple[tuple[str, ...], list[str]]:
-    """Whose claims a newcomer takes, and who is asked to leave for it."""
+    """The claimants whose claims a newcomer takes, and the workloads that it asks to leave."""
     newcomer = workload("p", **{"queue": "poor", "priority": 10, "queued": at, **settings})
     on.push(newcomer, seconds(at))
     verdict = next(each for each in cycle(on, at).verdicts if each.workload.uid == "p")
@@ -107,7 +107,7 @@ def test_one_that_has_lost_a_claim_keeps_the_next() -> None:
 
 
 def test_a_queue_that_is_not_the_richest_keeps_its_claims() -> None:
-    """With one claim less rich has 250, and the hog 417: there nobody claims, so one that runs leaves."""
+    """With one claim less rich has 250, and the hog 417: there are no claims there, so a running workload leaves."""
     on = claimed()
     on.unclaim(WorkloadKey(CLAIMED_BY))
     on.pending.forget(waiting(on, "r1"))

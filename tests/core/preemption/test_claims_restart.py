@@ -1,4 +1,4 @@
-"""Claims that an engine finds when it begins: what is stored of them, and what is not (S-3.11, 10.13)."""
+"""Claims that an engine finds when it begins: which parts of them are stored (S-3.11, 10.13)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def deferred() -> State:
 
 
 def restarted(on: State, at: float) -> State:
-    """A state from what is stored of another."""
+    """A state made from what is stored of another."""
     known: list[Any] = [*on.holders.by_key.values(), *waiting(on).values()]
     return state(*QUEUES, *known, at=at)
 
@@ -44,7 +44,7 @@ def test_who_waits_for_victims_of_others_needs_no_gate() -> None:
 
 
 def test_after_a_restart_who_waits_for_others_loses_its_claim_with_its_gate_and_gets_it_back_at_once() -> None:
-    """A stored claim does not say whether it needed a gate, so one is taken to be needed. Nobody gains from that."""
+    """A stored claim does not say whether it needed a gate, so one is taken to be needed. No workload gains by it."""
     on = restarted(deferred(), 1)
     assert claims.overdue(on, seconds(1)) == []
     closes(on, "py", 1)

@@ -1,4 +1,4 @@
-"""Whom the classical search picks (S-8), scenario by scenario."""
+"""Victims of the classical search (S-8), by scenario."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = seconds(10_000)
 
 
 def search(on: State, incoming: Workload, **more: Any) -> Victims:
-    """For one that asks for cpu of the one flavor, which lacks room."""
+    """The victims for a workload that asks for cpu of the only flavor, which lacks room."""
     asked = {FR_CPU: sum(each.count * each.requests[FR_CPU[1]] for each in incoming.pod_sets)}
     return find_victims(on, incoming, (FR_CPU,), asked, NOW, **more)
 
@@ -338,7 +338,7 @@ def test_victims(case: Case) -> None:
 def test_S_8_6_a_full_queue_tries_without_borrowing_only_if_it_might_have_borrowed(
     borrow: str, victims: list[str]
 ) -> None:
-    """Over quota as things are: its own victim is not enough, and y's leave only for one within its quota."""
+    """Over quota as things are: its own victim is not enough, and y's leave only for a workload within its quota."""
     made = state(
         queue("x", 2, cohort="r", **ANY, **LOWER, borrow=borrow),
         queue("y", 2, cohort="r"),
@@ -450,7 +450,7 @@ def test_a_search_that_could_free_enough_only_by_borrowing_skips_the_attempt_wit
 
 @pytest.mark.parametrize("policy", ["Never", "LowerPriority"])
 def test_a_search_whose_candidates_would_not_leave_for_a_borrower_looks_at_nobody(policy: str) -> None:
-    """All together hold enough, but none may be taken: within its quota it cannot be, and to borrow is barred."""
+    """All together hold enough, but none may be taken: within its quota it does not fit, and it may not borrow."""
     made = state(
         queue("x", 1, cohort="r", reclaim="LowerPriority", borrow=policy, threshold=-50),
         queue("y", 9, cohort="r"),
@@ -462,7 +462,7 @@ def test_a_search_whose_candidates_would_not_leave_for_a_borrower_looks_at_nobod
 
 
 def test_each_queue_that_lends_costs_one_look_more() -> None:
-    """The first of each is compared, so sixty looks suffice for ten victims of up to fifty queues, not of more."""
+    """The first of each queue is compared, so sixty reads suffice for ten victims of up to fifty queues, no more."""
     lenders = [queue(f"y{i}", 0, cohort="r") for i in range(200)]
     holding = [holder(f"w{i:03}", queue=f"y{i % 200}", reserved=i) for i in range(1000)]
     made = state(queue("x", 1000, cohort="r", **ANY), *lenders, *holding)
@@ -482,7 +482,7 @@ def test_a_search_for_one_flavor_does_not_look_at_holders_of_another() -> None:
 
 
 def test_nobody_who_could_go_would_free_enough() -> None:
-    """The sums promise enough, but those who hold it are barred: then the answer names no number."""
+    """The sums promise enough, but the holders are excluded: then the answer names no number."""
     made = state(*THRESHOLD)
     found = search(made, workload("p", queue="c", cpu=6, priority=10))
     assert [step.rule for step in found.steps] == [Rule.NO_TARGETS]

@@ -1,4 +1,4 @@
-"""Who may displace whom, and on what ground (S-7.3 to 7.7, 8.4)."""
+"""Which workload may displace which, and on what ground (S-7.3 to 7.7, 8.4)."""
 
 from __future__ import annotations
 

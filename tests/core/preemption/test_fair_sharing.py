@@ -1,4 +1,4 @@
-"""Whom the search by shares picks (S-9.6 to 9.10), scenario by scenario; what it looks at; that all stay legal."""
+"""Victims of the search by shares (S-9.6 to 9.10), by scenario; what it reads; that all victims stay legal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fair(*strategies: FairStrategy, **gates: bool) -> Policy:
 
 
 def search(on: State, incoming: Workload, **more: Any) -> Victims:
-    """For one that asks for cpu of the one flavor, which lacks room."""
+    """The victims for a workload that asks for cpu of the only flavor, which lacks room."""
     asked = {FR_CPU: sum(each.count * each.requests[FR_CPU[1]] for each in incoming.pod_sets)}
     return find_victims(on, incoming, (FR_CPU,), asked, NOW, **more)
 
@@ -233,7 +233,7 @@ def test_a_step_of_the_second_strategy_and_of_one_within_nominal() -> None:
 
 
 def test_the_steps_are_those_of_who_must_leave_after_all() -> None:
-    """The small one is taken first and given back: the shares told are those with it still there."""
+    """The small one is taken first and given back: the shares in the steps are those with it in its place."""
     on = state(
         cohort("r", 6), queue("a", 0, **ANY), queue("b", 0, **ANY), holder("big", queue="b", cpu=4),
         holder("small", queue="b", cpu=1, reserved=9), policy=fair(INITIAL),
@@ -282,7 +282,7 @@ def test_a_hopeless_search_looks_at_nobody() -> None:
 
 
 def test_whose_share_would_be_too_high_looks_at_one() -> None:
-    """The newcomer would be richer than b is, so that nobody of b passes: the first is set aside, and no more."""
+    """The newcomer would be richer than b is, so no workload of b passes: only the first one is set aside."""
     on = state(
         cohort("r", 100), queue("a", 0, **ANY), queue("b", 0, **ANY), *many("b", 40), *many("a", 60), policy=fair()
     )  # fmt: skip
@@ -301,8 +301,11 @@ def test_where_all_are_too_big_one_of_each_size_is_looked_at() -> None:
 
 
 def test_who_asks_for_more_may_fare_better() -> None:
-    """So a refused workload says nothing about larger ones (0041): with 5 the own queue is the richest and gives first,
-    which makes it poor enough for b0; with 4 b is asked first, and not again."""
+    """So a refused workload says nothing about larger ones (0041).
+
+    With 5 the own queue is the richest and gives first, which makes it poor enough for b0; with 4 b is tried first, and
+    not again.
+    """
     on = state(
         cohort("r", 10), queue("a", 0, **ANY, **LOWER), queue("b", 0, **ANY),
         holder("x", queue="a", cpu=3, priority=-1), holder("b0", queue="b", cpu=2, reserved=9),
@@ -341,7 +344,7 @@ def test_a_cohort_goes_before_a_queue_that_is_as_rich() -> None:
 
 
 def passes_in_turn(on: State, incoming: Workload, targets: tuple[Target, ...]) -> list[bool]:
-    """Each target's own test, asked when those before it have left and nobody else."""
+    """The result of each target's own test, when only those before it have left."""
     tree, asked = on.tree, incoming.pod_sets[0].requests[FR_CPU[1]]
     found = []
     with on.trial():
@@ -398,8 +401,10 @@ def test_P3_every_victim_would_be_one_if_only_those_before_it_left(
 
 
 def test_P3_without_the_gate_one_leaves_whose_ground_has_stayed() -> None:
-    """Only because x of its own queue left was the newcomer poorer than b; but b's one is enough, so x gets its place
-    back, and with it the newcomer is as rich as b (M7)."""
+    """Only because x of its own queue left was the newcomer poorer than b.
+
+    But the one of b is enough, so x gets its place back, and with it the newcomer is as rich as b (M7).
+    """
     parts = (
         cohort("r", 4), queue("a", 0, **ANY, **LOWER), queue("b", 0, **ANY),
         holder("x", queue="a", cpu=1, priority=-1), holder("b0", queue="b", cpu=3),
@@ -412,7 +417,7 @@ def test_P3_without_the_gate_one_leaves_whose_ground_has_stayed() -> None:
 
 
 def test_P3_who_made_nobody_else_a_victim_is_given_back_as_ever() -> None:
-    """One of the own queue is taken first, and proves needless; b's stays as legal as it was."""
+    """A workload of the own queue is taken first, and proves needless; b's stays as legal as it was."""
     on = state(
         cohort("r", 9), queue("a", 0, **ANY, **LOWER), queue("b", 0, **ANY), holder("x", queue="a", priority=-1),
         *many("b", 2, cpu=4), policy=fair(),

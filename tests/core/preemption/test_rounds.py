@@ -24,7 +24,7 @@ OFF = replace(Policy.default(), gates=replace(Policy.default().gates, preemption
 
 
 def borrower(*more: Workload, policy: Policy | None = None, **settings: Any) -> State:
-    """p has no quota of its own; it may displace who borrows and is less important."""
+    """p has no quota of its own; it may displace borrowers of lower priority."""
     return state(
         queue("x", 0, cohort="r", **BORROWS),
         queue("y", 0, cohort="r"),
@@ -36,7 +36,7 @@ def borrower(*more: Workload, policy: Policy | None = None, **settings: Any) -> 
 
 
 def again(on: State, *names: str, at: int) -> Plan:
-    """p loses its quota to nobody in particular, and others take it; then p looks again."""
+    """p loses its quota to no other workload in particular, and others take it; then p is evaluated again."""
     leave(on, "p", at=at)
     on.pending.forget(next(each for each in on.pending.list_of(QueueName("x")).waiting.values() if each.uid == "p"))
     for name in names:
@@ -101,7 +101,7 @@ def test_above_nominal_counts_the_workloads_own_request(request_: int, kind: Rou
 
 
 def test_who_displaces_its_own_and_so_borrows_more_than_before_has_one_such_round() -> None:
-    """0042: what it takes beside the place of the lower one is others'."""
+    """0042: what it takes beyond the place of the lower one belongs to others."""
     on = state(queue("x", 3, cohort="r", within="LowerPriority", **BORROWS), queue("lender", 4, cohort="r"))
     kinds = []
     for at in (0, 3):
@@ -167,7 +167,7 @@ def test_a_deferred_entry_makes_no_round() -> None:
 
 
 def test_the_first_that_counts_is_left_out_and_the_search_repeated() -> None:
-    """Without b, who would make it a second round, the one who leaves anyway is enough."""
+    """Without b, which would make it a second round, the workload that leaves anyway is enough."""
     on = once()
     leave(on, "p", at=4)
     on.hold(holder("b", queue="y", cpu=4, reserved=5, priority=-1))
@@ -214,7 +214,7 @@ def test_its_shape_does_not_share_the_verdict() -> None:
 
 
 def test_its_shape_does_not_share_the_verdict_either_where_only_one_flavor_was_barred() -> None:
-    """In f1 it would borrow once more, which it may not; f2 is its own, but who borrows that is more important."""
+    """In f1 it would borrow once more, which it may not; f2 is its own, but its borrower has a higher priority."""
     on = state(
         queue("x", {"f1": 0, "f2": 4}, cohort="r", **BORROWS),
         queue("y", {"f1": 0, "f2": 0}, cohort="r"),
@@ -231,7 +231,7 @@ def test_its_shape_does_not_share_the_verdict_either_where_only_one_flavor_was_b
 
 
 def test_a_round_counts_as_what_it_is_when_it_is_issued() -> None:
-    """q takes back what x borrows, and whom it asks to leave is gone when p's round is counted: x ends within 4."""
+    """q takes back what x borrows, and its victim is gone when p's round is counted: x ends within 4."""
     on = state(
         queue("x", 4, cohort="r", **BORROWS),
         queue("y", 0, cohort="r"),

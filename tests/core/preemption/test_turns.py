@@ -38,7 +38,7 @@ def rotating(cpu: Amount, *parts: Part, policy: Policy | None = None, **settings
 
 
 def displaced(name: str, at: Amount, **more: Any) -> Workload:
-    """One that waits since it was displaced by time."""
+    """A workload that waits since it was displaced by time."""
     return replace(
         workload(name, queued=at, **more),
         displaced_at=seconds(at),
@@ -120,7 +120,7 @@ def test_where_time_plays_no_role_nobody_waits_for_it(on: State) -> None:
 
 
 def large_among_small(policy: Policy | None = None) -> State:
-    """big needs both slots, and only one has had its time."""
+    """big needs both slots, and only the time of one is up."""
     return rotating(
         2, *running("a", since=0), *running("b", since=450), workload("big", queued=10, cpu=2),
         workload("small", queued=20), policy=policy,
@@ -245,7 +245,7 @@ def test_what_it_ran_is_counted_when_it_leaves() -> None:
 
 
 def play(on: State, at: Amount) -> int:
-    """Cycles until nobody is due; how many verdicts they took."""
+    """Run cycles until no workload is due; returns how many verdicts they took."""
     count = 0
     while (found := Heads.of(on)).ready or found.others:
         plan = decide(on, seconds(at), found, passing=True)

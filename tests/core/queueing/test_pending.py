@@ -1,4 +1,4 @@
-"""Lines of waiting workloads: order, heads, parking, stickiness, waking (S-4)."""
+"""Waiting lists: order, heads, parking, stickiness, waking (S-4)."""
 
 from __future__ import annotations
 

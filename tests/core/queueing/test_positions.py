@@ -1,4 +1,4 @@
-"""Who waits before whom, parked or not, in the queue and among those of one LocalQueue."""
+"""The order of waiting workloads, parked or not, in the queue and in one LocalQueue."""
 
 from __future__ import annotations
 

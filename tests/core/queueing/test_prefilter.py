@@ -1,4 +1,4 @@
-"""Who has no hope is passed over: told by sums, only where that is sure, and only to those who heard it before."""
+"""Certain refusals are skipped: told by sums, only where that is sure, and only after a first refusal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from makeway.testing.builders import (
 
 
 def judged(*parts: Part, policy: Policy | None = None) -> State:
-    """Everybody was looked at once, and a wake has come since."""
+    """All workloads were evaluated once, and a wake has come since."""
     on = state(*parts, policy=policy)
     for at in range(1, 9):
         cycle(on, at)
@@ -37,7 +37,7 @@ def judged(*parts: Part, policy: Policy | None = None) -> State:
 
 
 def full(cpu: float = 4, **settings: Any) -> tuple[Part, ...]:
-    """A queue that uses all it owns, in a cohort with one that lends nothing any more."""
+    """A queue that uses all it owns, in a cohort with another one that lends nothing any more."""
     return (
         queue("q", cpu, cohort="r", **{"within": "LowerPriority", "reclaim": "Any", **settings}),
         queue("y", 1, cohort="r"), holder("own", cpu=cpu, priority=5), holder("other", queue="y", cpu=1, priority=5),
@@ -78,7 +78,7 @@ def test_who_asks_for_as_much_or_more_behind_it_is_not_asked_either() -> None:
 
 
 def test_who_lost_its_turn_after_a_no_is_passed_over_if_nothing_is_left() -> None:
-    """One core gets free: the first of two queues takes it, the other has lost, and is not asked again."""
+    """One core gets free: the first of two queues takes it, the other has lost, and is not evaluated again."""
     on = judged(*full(3), queue("z", 0, cohort="r"), workload("w", queued=1), workload("v", queue="z"))
     for each in [each for each in on.holders.by_key.values() if each.uid == "other"]:
         on.release(each)

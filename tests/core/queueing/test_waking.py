@@ -1,4 +1,4 @@
-"""From what happened to who is woken (S-4.6, 7.9)."""
+"""From what happened to the queues that are woken (S-4.6, 7.9)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_wake_returns_those_whose_namespace_matches() -> None:
 
 
 def test_S_3_11_a_claim_that_leaves_room_wakes_nobody_but_who_looks_may_count_on_it() -> None:
-    """So whom a restart looks at once more may find room sooner than its verdict would have ended."""
+    """So a workload that is evaluated after a restart may find room sooner than its verdict would have ended."""
     on = state(queue("q", 4, within="LowerPriority"), holder("h", cpu=4), workload("small", cpu=1))
     assert outcomes(cycle(on)) == {"small": "PreemptionNoCandidates"}
     on.push(workload("p", cpu=2, priority=1), seconds(1))

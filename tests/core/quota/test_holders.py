@@ -1,4 +1,4 @@
-"""The index of holders: sorted runs, sums, and how little of them a reader looks at."""
+"""The index of holders: sorted runs, sums, and how little of them a reader reads."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_longest_of_the_expired_comes_first() -> None:
 
 
 def after(queued: float) -> range:
-    """Whoever queued later."""
+    """All workloads that queued later."""
     return range(seconds(queued) + 1, MOST + 1)
 
 

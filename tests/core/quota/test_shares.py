@@ -190,7 +190,7 @@ def test_what_a_queue_would_use_is_seen_above_as_if_it_were_charged(
 
 @given(made=trees(), more=st.integers(1, 12))
 def test_more_usage_never_makes_a_share_smaller(made: tuple[QuotaTree, QuotaNode], more: int) -> None:
-    """What revalidation and the search rest on."""
+    """Revalidation and the search rely on this."""
     tree, node = made
     path = (node, *node.ancestors())
     before = [share(tree, each) for each in path]

@@ -228,7 +228,7 @@ def test_S_2_3_queues_above_whom_cohorts_go_in_a_circle_are_marked(cut: str) -> 
 
 
 def test_P19_without_a_child_cohort_its_quota_is_gone_from_those_above() -> None:
-    """The queue of the deleted cohort keeps its usage under an implicit one; nobody may use what is no longer there."""
+    """The queue of the deleted cohort keeps its usage under an implicit one; none may use quota that is gone."""
     queues = [leaf("a", 2, "l"), leaf("c", 2, "r")]
     t = tree(queues, [cohort("l", 6, parent="r")], c=8)
     assert (free(t, "a"), cores(t.cohorts["r"].subtree[FR_CPU])) == (2, 10)
@@ -298,7 +298,7 @@ def test_usage_at_every_node_equals_the_recount(forest: Forest, charged: Moves, 
 @pytest.mark.property
 @given(forest=forests(), charged=moves, asked=st.integers(1, 6000))
 def test_what_is_available_can_be_charged_and_no_more(forest: Forest, charged: Moves, asked: int) -> None:
-    """Whoever fits leaves every node on the way within its limits: available means what it says."""
+    """A workload that fits leaves every node on its path within its limits: what is available is really available."""
     t = tree(forest.queues, forest.cohorts)
     for which, amount in charged:
         node = t.queues[f"q{which % len(forest.queues)}"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from makeway.adapters.simulator.store import MemoryStore
-from makeway.controllers.contract import Ref, View
+from makeway.controllers.contract import CLUSTER_QUEUE, Ref, View
 from makeway.controllers.standard import standard
 from makeway.core.model import Millis
 from makeway.core.policy import Policy
@@ -36,7 +36,7 @@ def desk_of(view: View | None = None, **settings: Any) -> tuple[QueryQueue, list
 
 def test_a_question_calls_and_is_answered_with_the_next_step() -> None:
     desk, pokes = desk_of()
-    answer = desk.ask(lambda view, now: (now, view.get(Ref("ClusterQueue", "", "q"))))
+    answer = desk.ask(lambda view, now: (now, view.get(Ref(CLUSTER_QUEUE, "", "q"))))
     assert (len(pokes), answer.done()) == (1, False)
     assert desk.step(NOON)
     assert answer.result() == (NOON, None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import COHORT, LOCAL_QUEUE, WORKLOAD, Ref
 from makeway.core.policy import Policy
 from makeway.runtime.metrics.queue_gauges import shown
 from makeway.runtime.metrics.registry import MetricsRegistry
@@ -105,7 +105,7 @@ def test_a_local_queue_whose_workloads_hold_in_two_queues_is_the_sum_of_both() -
     look(metrics, view)
     local = {"name": "lq", "namespace": "default"}
     assert value(metrics, "kueue_local_queue_reserving_active_workloads", **local) == 2
-    del view.objects[Ref("Workload", "default", "b")]
+    del view.objects[Ref(WORKLOAD, "default", "b")]
     view.put(flavor())
     look(metrics, view, "p")
     assert value(metrics, "kueue_local_queue_reserving_active_workloads", **local) == 1
@@ -121,7 +121,7 @@ def test_a_local_queue_that_does_not_exist_has_no_gauges_though_workloads_hold_b
     metrics.refresh(view)
     local = {"name": "lq", "namespace": "default"}
     assert value(metrics, "kueue_local_queue_admitted_active_workloads", **local) == 1
-    del view.objects[Ref("LocalQueue", "default", "lq")]
+    del view.objects[Ref(LOCAL_QUEUE, "default", "lq")]
     metrics.touch_local(("default", "lq"), [])
     metrics.refresh(view)
     assert 'name="lq"' not in metrics.text()
@@ -229,7 +229,7 @@ def test_a_cohort_shows_its_quota_though_there_is_no_queue() -> None:
     metrics.refresh(view)
     assert table(metrics, "kueue_cohort_subtree_quota") == {("r", "f", "cpu"): 3}
     view.put(cohort("s", 1))
-    del view.objects[Ref("Cohort", "", "r")]
+    del view.objects[Ref(COHORT, "", "r")]
     view.put(flavor())
     metrics.keep_cohorts(view.state.tree.cohorts)
     metrics.refresh(view)

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from makeway.api.quantity import Time
-from makeway.controllers.contract import Action, Change, Ref
+from makeway.controllers.contract import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD, Action, Change, Ref
+from makeway.controllers.contract import COHORT as COHORT_KIND
 from makeway.controllers.workloads.eviction import Evict
 from makeway.core.cycle.cycle import Plan
 from makeway.core.model import QueueName, WorkloadKey
@@ -20,7 +21,7 @@ from tests.runtime.measuring import names_of, table
 from tests.runtime.wires import cluster_queue, cohort, flavor, local_queue, workload
 
 Q = QueueName("q")
-REF = Ref("Workload", "default", "w")
+REF = Ref(WORKLOAD, "default", "w")
 AT = "2026-01-01T00:0{}:00Z"
 
 
@@ -122,7 +123,7 @@ def test_the_circuit_breaker_is_counted_by_what_is_new() -> None:
 
 WAITS = said(("QuotaReserved", "False", "WaitingForQuota", 0))
 RUNS = said(("QuotaReserved", "True", "QuotaReserved", 2), ("Admitted", "True", "Admitted", 3))
-QUEUE, LOCAL, COHORT = Ref("ClusterQueue", "", "q"), Ref("LocalQueue", "default", "lq"), Ref("Cohort", "", "r")
+QUEUE, LOCAL, COHORT = Ref(CLUSTER_QUEUE, "", "q"), Ref(LOCAL_QUEUE, "default", "lq"), Ref(COHORT_KIND, "", "r")
 
 
 def test_an_admission_counts_for_all_cohorts_above() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.api.codec import read
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import WORKLOAD, Ref
 from makeway.core.lowering import load_state
 from makeway.core.model import FlavorName, Millis, QueueName, ResourceName
 from makeway.core.policy import Policy
@@ -51,7 +51,7 @@ def measured(objects: list[Any], **settings: Any) -> tuple[State, MetricsRegistr
     """As an engine would measure them: every queue that exists or that a Workload names is touched."""
     view, metrics = FakeView.of(*objects, now=NOW), MetricsRegistry(**settings)
     metrics.touch(map(QueueName, view.state.tree.queues))
-    for each in view.all("Workload"):
+    for each in view.all(WORKLOAD):
         metrics.seen(Ref.of(each).key, each)
         metrics.touch([view.queue_of(each)])
     metrics.refresh(view)
@@ -85,7 +85,7 @@ def test_X5_shares_are_counted_anew_too(weight: str) -> None:
     objects = shared(weight)
     view, metrics = FakeView.of(*objects, policy=FAIR, now=NOW), MetricsRegistry()
     metrics.touch(map(QueueName, view.state.tree.queues))
-    for each in view.all("Workload"):
+    for each in view.all(WORKLOAD):
         metrics.seen(Ref.of(each).key, each)
     metrics.refresh(view)
     assert recount(objects, view.state, metrics) == []

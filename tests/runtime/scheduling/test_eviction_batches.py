@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from makeway.controllers.contract import Action, Change, Ref
+from makeway.controllers.contract import WORKLOAD, Action, Change, Ref
 from makeway.controllers.workloads.eviction import Evict
 from makeway.core.cycle.cycle import Verdict
 from makeway.core.model import Millis, WorkloadKey
@@ -14,7 +14,7 @@ from makeway.runtime.scheduling.eviction_batches import RETRIES_AT_ONCE, Evictio
 from makeway.testing.builders import cycle, holder, queue, state, workload
 
 BY = WorkloadKey("default/p")
-VICTIM = Ref("Workload", "default", "v")
+VICTIM = Ref(WORKLOAD, "default", "v")
 
 
 def verdict(*, leaving: bool = False) -> Verdict:

@@ -9,14 +9,14 @@ import pytest
 from msgspec import Raw, json
 
 from makeway.api.objects.workload import PodSet, Workload
-from makeway.controllers.contract import Outcome, Ref
+from makeway.controllers.contract import WORKLOAD, Outcome, Ref
 from makeway.controllers.workloads.eviction import condition
 from makeway.core.cycle.cycle import decide
 from makeway.core.trace import Rule, Step
 from makeway.runtime.scheduling.plans import PlanWriter
 from tests.controllers.views import FakeView, at, cluster_queue, flavor, local_queue, workload
 
-W = Ref("Workload", "default", "w")
+W = Ref(WORKLOAD, "default", "w")
 
 
 def asks(name: str, cpu: str, *, priority: int = 0, **status: Any) -> Workload:

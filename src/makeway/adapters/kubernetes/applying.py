@@ -1,10 +1,10 @@
-"""Three states of an object become one change: what was applied last, what is wanted now, and what is there.
+"""Client-side apply: one patch from three states of an object: last applied, wanted now, and live.
 
-A field that was applied and is no longer wanted goes; one that somebody else set stays. Lists are replaced as a whole.
-What was applied last is kept in the object itself, in the annotation that kubectl keeps it in, so that both can take
-turns.
+A field that was applied and is no longer wanted is removed; a field that another client set stays. Lists are replaced
+as a whole. The last applied state is kept in the object itself, in kubectl's annotation, so that makeway and kubectl
+can be used in turns.
 
-Not here: server-side apply, where the server knows who set what.
+Not here: server-side apply, where the server knows which client set which field.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SERVERS_OWN = (  # fields of the metadata that only a server sets
 
 
 def cleaned(tree: Mapping[str, Any], *, has_status: bool) -> dict[str, Any]:
-    """A manifest without what a server sets by itself: the metadata that is its own, and the status."""
+    """Return a manifest without what a server sets by itself: its own metadata, and the status."""
     metadata = {name: each for name, each in (tree.get("metadata") or {}).items() if name not in SERVERS_OWN}
     kept = {name: each for name, each in tree.items() if not (name == "status" and has_status)}
     return {**kept, "metadata": metadata}
 
 
 def annotated(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest that carries itself, for the next time; letter by letter as kubectl writes it."""
+    """Return a manifest that carries itself in the annotation, byte for byte as kubectl writes it."""
     metadata = dict(tree["metadata"])
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != LAST_APPLIED}
     plain = {**tree, "metadata": {**metadata, "annotations": annotations}}
@@ -39,7 +39,7 @@ def annotated(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_applied(live: Mapping[str, Any]) -> dict[str, Any]:
-    """What was applied last; nothing, where that is not known."""
+    """Return what was applied last; an empty tree where that is not known."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         tree = msgspec.json.decode(text) if isinstance(text, str) else {}
@@ -49,7 +49,7 @@ def last_applied(live: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def three_way(last: Tree, wanted: Mapping[str, Tree], live: Mapping[str, Tree]) -> dict[str, Tree]:
-    """A JSON merge patch that makes ``live`` have all that is wanted, and no more of what was applied last."""
+    """Return a JSON merge patch that gives ``live`` all of ``wanted`` and removes what only ``last`` had."""
     before = last if isinstance(last, Mapping) else {}
     change: dict[str, Tree] = {name: None for name in before if name not in wanted and name in live}
     for name, value in wanted.items():

@@ -1,7 +1,7 @@
-"""A client of any Kubernetes API server over HTTPS: trees and bytes, one call a request.
+"""A client of any Kubernetes API server over HTTPS: one call per request, trees and bytes as results.
 
-Calls are synchronous, as the Store port is; a watch is a ``WatchStream`` that somebody reads in a thread
-(``watching``). What a call raises and when it is sent again is said at ``transport``.
+Calls are synchronous, as the Store port is. A watch is a ``WatchStream``, which a thread reads (``watching``).
+``transport`` says what a call raises and when it is sent again.
 
 Not here: which objects belong to the Store (``store``), where the server is (``kubeconfig``).
 """
@@ -27,12 +27,16 @@ FIELD_MANAGER = "makeway"
 TABLE = f"{PLAIN};as=Table;v=v1;g=meta.k8s.io,{PLAIN}"
 GROUPS = f"{PLAIN};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{PLAIN}"
 PAGE = 500
-WATCH_SECONDS = 290  # a server ends a watch after so long; it is resumed
-SPARE_SECONDS = 15.0  # that an ending may come late
+WATCH_SECONDS = 290  # the server ends a watch after this time; it is resumed
+SPARE_SECONDS = 15.0  # a watch may end this much later
 
 
 class Client(AbstractContextManager["Client"]):
-    """``tries``: how often a request is sent that cannot have been applied. ``warn`` is told what a server warns of."""
+    """The verbs of one API server.
+
+    ``tries``: how often a request is sent that cannot have been applied. ``warn`` is called with warnings of the
+    server.
+    """
 
     def __init__(
         self, target: ApiTarget, *, tries: int = TRIES_MAX, seconds: float = ANSWER_SECONDS,
@@ -44,7 +48,7 @@ class Client(AbstractContextManager["Client"]):
         self._discovered: tuple[Resource, ...] | None = None
 
     def close(self) -> None:
-        """End all that goes on. A connection is given back by the thread that reads it, before the others are."""
+        """End all open answers. The thread that reads one closes its connection."""
         self._open.close()
         self._transport.close()
 
@@ -57,13 +61,13 @@ class Client(AbstractContextManager["Client"]):
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Tree = None,
         accept: str = PLAIN, content_type: str = PLAIN,
     ) -> Reply:  # fmt: skip
-        """Any request that has one answer."""
+        """Send any request that has one answer."""
         return self._transport.send(self._transport.request(
             method, path, query=query, body=body, accept=accept, content_type=content_type
         ))  # fmt: skip
 
     def resources(self) -> tuple[Resource, ...]:
-        """All that the server serves; asked for once. Versions that it prefers come first."""
+        """Return all that the server serves, asked for once; its preferred versions come first."""
         if self._discovered is None:
             self._discovered = tuple(_discovered(self))
         return self._discovered
@@ -77,7 +81,7 @@ class Client(AbstractContextManager["Client"]):
         self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "",
         limit: int = 0, token: str = "", accept: str = PLAIN,
     ) -> Object:  # fmt: skip
-        """One page, as the server answers: ``items`` (or ``rows``) and ``metadata``. 0 is no limit."""
+        """Return one page, as the server answers: ``items`` (or ``rows``) and ``metadata``. Limit 0 means no limit."""
         asked = {"labelSelector": labels, "fieldSelector": fields, "limit": str(limit or ""), "continue": token}
         return self.send("GET", resource.all_path(namespace), query=asked, accept=accept).tree()
 
@@ -85,7 +89,7 @@ class Client(AbstractContextManager["Client"]):
         self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "",
         accept: str = PLAIN,
     ) -> Iterator[Object]:  # fmt: skip
-        """All pages of a list. Raises Expired where the server has forgotten the state of the first."""
+        """Yield all pages of a list. Raises Expired where the server has forgotten the revision of the first page."""
         token = ""
         while True:
             page = self.list(
@@ -100,7 +104,7 @@ class Client(AbstractContextManager["Client"]):
         self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "",
         accept: str = PLAIN,
     ) -> Sequence[Object]:  # fmt: skip
-        """A list of everything: page by page, or as one where that took too long."""
+        """Return a complete list: page by page, or in one piece if paging took too long."""
         try:
             return [*self.pages(resource, namespace, labels=labels, fields=fields, accept=accept)]
         except Expired:
@@ -132,7 +136,9 @@ class Client(AbstractContextManager["Client"]):
         self, resource: Resource, namespace: str | None = None, *, since: str, labels: str = "", fields: str = "",
         accept: str = PLAIN, seconds: int = WATCH_SECONDS,
     ) -> WatchStream:  # fmt: skip
-        """Changes after ``since``, until the server or ``WatchStream.close`` ends it. Raises what the server says."""
+        """Yield changes after ``since``, until the server or ``WatchStream.close`` ends it. Raises the server's
+        errors.
+        """
         query = {
             "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since, "timeoutSeconds": str(seconds),
             "labelSelector": labels, "fieldSelector": fields,
@@ -141,7 +147,7 @@ class Client(AbstractContextManager["Client"]):
         return self._open.add(WatchStream(self._transport.stream(request, seconds + SPARE_SECONDS)))
 
     def log(self, resource: Resource, namespace: str, pod: str, query: Mapping[str, str]) -> Bytes:
-        """What a container of a pod prints, as far as the query asks for it. Raises what the server says."""
+        """Return the output of a container, as far as the query asks for it. Raises the server's errors."""
         request = self._transport.request("GET", resource.path(namespace, pod, "log"), query=query, accept="*/*")
         return self._open.add(Bytes(self._transport.stream(request, None if query.get("follow") else ANSWER_SECONDS)))
 
@@ -157,7 +163,7 @@ def _discovered(client: Client) -> Iterator[Resource]:
     for group, version in preferred_versions(groups):
         try:
             listed = client.send("GET", f"/apis/{group}/{version}").tree()
-        except StoreError:  # a group whose own server is away takes no other with it
+        except StoreError:  # an API group whose own server is down does not hide the others
             continue
         yield from resources_in(listed, group, version)
 

@@ -1,4 +1,4 @@
-"""Who we are to an API server, and whom we trust: its token, its certificates, and the way there.
+"""How we prove our identity to an API server, and which certificates we trust.
 
 Not here: where they come from (``kubeconfig``).
 """
@@ -15,11 +15,11 @@ from makeway.adapters.kubernetes.errors import NotTrusted
 from makeway.adapters.kubernetes.kubeconfig import ApiTarget
 from makeway.runtime.ports import Unavailable
 
-TOKEN_SECONDS = 60.0  # a token file is read anew after so long
+TOKEN_SECONDS = 60.0  # a token file is read again after this time
 
 
 class Credentials:
-    """The token of a target; one in a file is read anew, for it may have been replaced."""
+    """The token of a target. A token in a file is read again from time to time, because it may have been replaced."""
 
     def __init__(self, target: ApiTarget) -> None:
         self._target = target
@@ -39,7 +39,7 @@ class Credentials:
 
 
 def tls_context(target: ApiTarget) -> ssl.SSLContext:
-    """Raises NotTrusted for certificates that are none."""
+    """Return the TLS settings of a target. Raises NotTrusted for certificates that cannot be read."""
     try:
         context = ssl.create_default_context(cadata=target.authority.decode("ascii") if target.authority else None)
         if target.insecure:
@@ -54,12 +54,12 @@ def tls_context(target: ApiTarget) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """The ssl module takes files only: one that only we can read, for as long as that takes."""
+    """Load a certificate and its key. The ssl module takes files only, so a private one exists for that moment."""
     handle, path = tempfile.mkstemp(prefix="makeway-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(certificate.rstrip(b"\n") + b"\n" + key)
-        context.load_cert_chain(path, password="")  # nobody is asked for one
+        context.load_cert_chain(path, password="")  # no prompt for a password
     finally:
         os.unlink(path)
 

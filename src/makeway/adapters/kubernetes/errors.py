@@ -1,8 +1,8 @@
-"""What an API server answers when it says no: a Status, as one of the errors that every Store raises.
+"""The error answers of an API server: a Status becomes one of the errors that every Store raises.
 
-The reason of a Status decides, because scripts and clients go by it; without one, as from a proxy in between, the
-code does. What was refused for its content carries all causes as problems. Where no answer came at all, ``no_answer``
-says whether anything can have happened.
+The reason of a Status decides, because scripts and clients go by it; without a reason, as from a proxy, the HTTP code
+decides. An object that was refused for its content carries all causes as problems. If no answer came at all,
+``no_answer`` says whether the write may have happened.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from makeway.runtime.ports import (
 )
 
 Status = Mapping[str, Any]
-TEXT_MAX = 500  # characters that are shown of an answer that is no Status
+TEXT_MAX = 500  # shown of an answer that is no Status
 TOO_LARGE = "ResourceVersionTooLarge"
 _CAUSES: dict[str, Cause] = {
     "FieldValueRequired": "Required", "FieldValueInvalid": "Invalid", "FieldValueNotSupported": "NotSupported",
@@ -41,18 +41,20 @@ _CAUSES: dict[str, Cause] = {
 
 
 class Unauthorized(Forbidden):
-    """The server does not know who is asking."""
+    """The server does not know the client."""
 
     code = 401
     reason = "Unauthorized"
 
 
 class NotTrusted(Unavailable):
-    """The server did not prove to be the one that was meant."""
+    """The server did not prove its identity."""
 
 
 def error_of(code: int, body: bytes, headers: Mapping[str, str], *, writes: bool) -> StoreError:
-    """The error behind an answer that is not 2xx. ``writes``: whether it may have been applied all the same."""
+    """Return the error behind an answer that is not 2xx. ``writes``: whether the request may have been applied
+    anyway.
+    """
     status = read_status(body)
     if status is None:
         text = body[:TEXT_MAX].decode("utf-8", "replace").strip() or "no explanation"
@@ -61,7 +63,7 @@ def error_of(code: int, body: bytes, headers: Mapping[str, str], *, writes: bool
 
 
 def read_status(body: bytes) -> dict[str, Any] | None:
-    """A Status, if that is what it is."""
+    """Return the body as a Status, if it is one."""
     try:
         tree = msgspec.json.decode(body)
     except msgspec.MsgspecError:
@@ -70,7 +72,7 @@ def read_status(body: bytes) -> dict[str, Any] | None:
 
 
 def status_error(status: Status, *, retry_after: str = "", writes: bool = False) -> StoreError:
-    """The error that a Status stands for."""
+    """Return the error that a Status stands for."""
     details = status.get("details")
     details = details if isinstance(details, Mapping) else {}
     message = str(status.get("message") or status.get("reason") or "the server gave no reason")
@@ -104,7 +106,9 @@ def status_error(status: Status, *, retry_after: str = "", writes: bool = False)
 
 
 def no_answer(error: httpx2.HTTPError, *, writes: bool) -> Retryable:
-    """No answer came. What never left is Unavailable; of a write that left nobody knows."""
+    """Return the error for a missing answer: Unavailable if the request never left; a write that left may have
+    happened.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -120,7 +124,7 @@ def no_answer(error: httpx2.HTTPError, *, writes: bool) -> Retryable:
 
 
 def problems_of(details: Status, message: str) -> list[Problem]:
-    """Every cause as a problem; without any the message is the only one."""
+    """Return every cause as a problem; without causes the message is the only problem."""
     causes = details.get("causes")
     found = [
         Problem(str(each.get("field") or ""), str(each.get("message") or ""), cause=_cause(each.get("reason")))

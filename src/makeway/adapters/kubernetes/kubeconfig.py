@@ -1,8 +1,9 @@
-"""Kubeconfig files: where an API server is, whom it must prove to be, and who we are to it.
+"""Kubeconfig files: the address of an API server, its identity, and ours.
 
-Read as kubectl reads them: ``$KUBECONFIG`` may list several files, of two entries with one name the first counts, and
-relative paths begin at the file that has them. All that is wrong is told at once. What would start another program
-(``exec``, ``auth-provider``) is refused, not passed over: without it we would be somebody else to that server.
+They are read as kubectl reads them: ``$KUBECONFIG`` may list several files, the first of two entries with one name
+counts, and relative paths begin at the file that has them. All problems are reported at once. Entries that start
+another program (``exec``, ``auth-provider``) are refused, not skipped: without that program the server would see
+another user.
 
 Not here: connections (``client``).
 """
@@ -34,24 +35,24 @@ REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class ApiTarget:
-    """An API server, and who we are to it. Secrets are not part of its repr."""
+    """An API server, and our identity there. Secrets are not part of its repr."""
 
-    server: str  # https://host:port, and a path where a proxy wants one
-    namespace: str = DEFAULT_NAMESPACE  # for those who name none
-    authority: bytes = b""  # certificates, PEM; none: those that the system trusts
-    insecure: bool = False  # whatever certificate the server shows is taken
-    server_name: str = ""  # that the certificate must have, where it is not the host
+    server: str  # https://host:port, with a path behind a proxy
+    namespace: str = DEFAULT_NAMESPACE  # if a command names none
+    authority: bytes = b""  # PEM; empty: the certificates that the system trusts
+    insecure: bool = False  # any certificate of the server is accepted
+    server_name: str = ""  # which the certificate must have, if it is not the host
     proxy: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    token_file: str = ""  # read anew from time to time: tokens of pods are short-lived
+    token_file: str = ""  # read again from time to time: tokens of pods are short-lived
     certificate: bytes = b""  # our own, PEM
     key: bytes = field(default=b"", repr=False)
-    headers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # on behalf of whom
-    origin: str = ""  # the context it was made of, for people
+    headers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of impersonation
+    origin: str = ""  # the context behind it, for people
 
 
 class KubeconfigRefused(Exception):
-    """No target can be made of these files; all problems, and what to do."""
+    """These files give no target; has all problems, and what to do."""
 
     def __init__(self, problems: Sequence[str], hint: str = "") -> None:
         super().__init__("\n".join(problems))
@@ -60,13 +61,13 @@ class KubeconfigRefused(Exception):
 
 
 def kubeconfig_paths(environment: Mapping[str, str], home: Path) -> list[Path]:
-    """The files that ``$KUBECONFIG`` lists, else the one in the home folder."""
+    """Return the files that ``$KUBECONFIG`` lists, else the one in the home folder."""
     listed = [Path(each) for each in environment.get("KUBECONFIG", "").split(os.pathsep) if each]
     return listed or [home / ".kube" / "config"]
 
 
 def read_target(paths: Sequence[Path], context: str = "", *, must_exist: bool = False) -> ApiTarget:
-    """What the files say of a context, or of the current one. Of several files those that are missing are left out."""
+    """Return the target of a context, or of the current one. If several files are listed, missing ones are skipped."""
     merged = _Merged()
     for path in paths:
         merged.add(path, must_exist=must_exist)
@@ -84,7 +85,7 @@ class _ConfigEntry(NamedTuple):
 
 
 class _Merged:
-    """What all files say together."""
+    """The entries of all files together."""
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, _ConfigEntry]] = {name: {} for name in ENTRY_LISTS}
@@ -144,7 +145,7 @@ def _text(value: Any) -> str:
 
 
 class _ChosenContext:
-    """One context, its cluster and its user; gathers what is wrong with them."""
+    """One context, its cluster and its user; collects their problems."""
 
     def __init__(self, merged: _Merged, paths: Sequence[Path], context: str) -> None:
         self._merged = merged
@@ -201,9 +202,9 @@ class _ChosenContext:
         try:
             parts = urlsplit(server)
             sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-        except ValueError:  # a port that is none
+        except ValueError:  # not a valid port
             sound = False
-        if cluster.where and not sound:  # one that is not there was told already
+        if cluster.where and not sound:  # a missing cluster was reported already
             self._problems.append(f"{cluster.where}: server: expected a URL like https://host:6443, got `{server}`")
         return server
 
@@ -223,7 +224,7 @@ class _ChosenContext:
         return str(entry.path.parent / value) if value else ""
 
     def _pem(self, entry: _ConfigEntry, key: str) -> bytes:
-        """A certificate or key, in the file itself or in one that it names; the data counts first."""
+        """Return a certificate or key, inline or from the file that is named; inline data wins."""
         data = self._string(entry, f"{key}-data")
         try:
             if data:

@@ -1,8 +1,8 @@
-"""What a server serves: each resource with its place in the URLs, and how people may call it.
+"""What a server serves: each resource with its place in the URLs, and the names that people use for it.
 
 A resource is found by its plural, its kind, a short name, or one of these with a group: ``workloads``, ``Workload``,
-``kwl``, ``workloads.kueue.x-k8s.io``, ``workloads.v1beta1.kueue.x-k8s.io``. Those that makeway knows are found without
-asking anybody; all others the server is asked for.
+``kwl``, ``workloads.kueue.x-k8s.io``, ``workloads.v1beta1.kueue.x-k8s.io``. Kinds that makeway knows need no request;
+for all others the server is asked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_RESOURCES = ("Configuration", "Binding", "Eviction")  # files, and parts of 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Objects of one kind in one version, as URLs name them."""
+    """The objects of one kind in one version, as URLs name them."""
 
     group: str  # "" is the core group
     version: str
@@ -40,19 +40,21 @@ class Resource:
 
     @property
     def full_name(self) -> str:
-        """As ``-o name`` and messages of the API call it: ``job.batch``, ``workload.kueue.x-k8s.io``."""
+        """Return the name that ``-o name`` and messages of the API use: ``job.batch``, ``workload.kueue.x-k8s.io``."""
         name = self.singular or self.kind.lower()
         return f"{name}.{self.group}" if self.group else name
 
     def all_path(self, namespace: str | None) -> str:
-        """Where all of them are, or those of a namespace. Raises Invalid for what cannot be part of a path."""
+        """Return the path of the collection, of all namespaces or of one. Raises Invalid for what cannot be part of a
+        path.
+        """
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", _segment(namespace, "metadata.namespace")]
         return "/" + "/".join([*parts, self.plural])
 
     def path(self, namespace: str, name: str, subresource: str = "") -> str:
-        """Where one of them is. Never where all of them are: a DELETE there deletes them all."""
+        """Return the path of one object. Never that of the collection: a DELETE there would delete all objects."""
         path = f"{self.all_path(namespace)}/{_segment(name, 'metadata.name')}"
         return f"{path}/{subresource}" if subresource else path
 
@@ -66,7 +68,7 @@ def _segment(text: str, path: str) -> str:
 
 
 def resource_of(kind: Kind, version: str = "") -> Resource:
-    """A kind of ours as a server serves it; its stored version, unless another is named."""
+    """Return a kind of ours as a server serves it, in its stored version unless another one is named."""
     return Resource(
         kind.group, version or kind.versions[0], kind.plural, kind.name, kind.namespaced, kind.has_status,
         kind.short_names, kind.name.lower(),
@@ -75,13 +77,13 @@ def resource_of(kind: Kind, version: str = "") -> Resource:
 
 @cache
 def known_resources() -> tuple[Resource, ...]:
-    """All that makeway knows and that can be read, in the order in which a name is looked up."""
+    """Return all readable resources that makeway knows, in the order in which a name is looked up."""
     served = [kind for kind in KINDS if kind.name not in NOT_RESOURCES and not kind.name.startswith("SelfSubject")]
     return tuple(resource_of(kind, version) for kind in served for version in kind.versions)
 
 
 def find_resource(name: str, resources: Iterable[Resource]) -> Resource | None:
-    """The first that goes by this name."""
+    """Return the first resource with this name."""
     wanted = name.lower()
     return next((resource for resource in resources if wanted in _names(resource)), None)
 
@@ -95,7 +97,7 @@ def _names(each: Resource) -> Iterator[str]:
 
 
 def resource_for(tree: Mapping[str, Any]) -> Resource | None:
-    """The resource of an object of ours, in the version that it is written in."""
+    """Return the resource of an object of ours, in the version that it is written in."""
     kind = find_kind(str(tree.get("apiVersion")), str(tree.get("kind")))
     return None if kind is None else resource_of(kind, str(tree["apiVersion"]).rpartition("/")[2])
 
@@ -104,7 +106,7 @@ def resource_for(tree: Mapping[str, Any]) -> Resource | None:
 
 
 def resources_in(listed: Mapping[str, Any], group: str, version: str) -> Iterator[Resource]:
-    """The resources of an APIResourceList."""
+    """Return the resources in an APIResourceList."""
     entries = [each for each in listed.get("resources") or () if isinstance(each, Mapping)]
     with_status = {name.partition("/")[0] for entry in entries if (name := str(entry.get("name"))).endswith("/status")}
     for each in entries:
@@ -118,7 +120,9 @@ def resources_in(listed: Mapping[str, Any], group: str, version: str) -> Iterato
 
 
 def resources_of_groups(listed: Mapping[str, Any]) -> Iterator[Resource]:
-    """The resources of an APIGroupDiscoveryList, which has all groups in one answer; the preferred version first."""
+    """Return the resources in an APIGroupDiscoveryList, which has all groups in one answer; the preferred version
+    first.
+    """
     for group in listed.get("items") or ():
         name = str((group.get("metadata") or {}).get("name") or "")
         for version in group.get("versions") or ():
@@ -133,7 +137,7 @@ def resources_of_groups(listed: Mapping[str, Any]) -> Iterator[Resource]:
 
 
 def preferred_versions(groups: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Of an APIGroupList each group with its versions, the preferred one first."""
+    """Return the versions of each group in an APIGroupList, the preferred one first."""
     for group in groups.get("groups") or ():
         name = str(group.get("name") or "")
         preferred = str((group.get("preferredVersion") or {}).get("version") or "")

@@ -1,15 +1,15 @@
-"""A real API server as a Store: ours over HTTPS, or a Kubernetes cluster's.
+"""A real API server as a Store: ours over HTTPS, or that of a Kubernetes cluster.
 
-What a Store promises and an API server does by itself is left to the server. What differs is made equal here:
+An API server keeps most promises of a Store by itself. This module covers the differences:
 
-- An update without a resourceVersion means "whatever is there", which many kinds refuse. It is read first, and again
-  where somebody was quicker, a bounded number of times.
-- A watch without a beginning is a list, and a watch from there on: events of a list cannot be resumed.
-- A delete may be answered with a Status that says no more than "done". The object is read before, so that its last
-  state can be told.
-- What a body of ours could never be (no kind, no place) is refused before it is sent, as other Stores do it.
+- An update without a resourceVersion means "overwrite whatever is there", which many kinds refuse. The object is read
+  first, and again after a conflict, a bounded number of times.
+- A watch without a start revision is a list, and a watch from there on: events of a list cannot be resumed.
+- The answer to a delete may be a Status that only says "done". The object is read before, so that its last state is
+  known.
+- A body without a kind or a place is refused before it is sent, as other Stores do it.
 
-Managed fields are left out of what is read: no controller looks at them, and they are half of many objects.
+Managed fields are removed from what is read: no controller needs them, and they are half of many objects.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from makeway.runtime.ports import (
     named,
 )
 
-READS_MAX = 5  # of an object that others write to all the time
+READS_MAX = 5  # of an object that other clients write to all the time
 
 
 class KubernetesStore:
-    """See ``runtime.ports.Store``. ``news`` is called, in another thread, whenever a watch has something to tell."""
+    """See ``runtime.ports.Store``. ``news`` is called, in another thread, whenever a watch has new events."""
 
     def __init__(self, client: Client, *, news: Callable[[], None] | None = None) -> None:
         self._client = client
@@ -149,7 +149,7 @@ class KubernetesStore:
 
 
 def stored(kind: Kind, tree: Object) -> Stored:
-    """An object of a server, in whatever version it came, as all Stores give it."""
+    """Return an object of a server, in whatever version it came, as all Stores return it."""
     version = str(tree.get("apiVersion") or kind.api_version).rpartition("/")[2]
     tree = {"apiVersion": kind.api_version, "kind": kind.name, **tree}  # items of a list may lack them
     tree = to_stored(kind, version, tree).tree
@@ -167,7 +167,7 @@ def _answered(kind: Kind, answer: Reply) -> Stored:
 
 
 def _page(kind: Kind, pages: Sequence[Object]) -> Page:
-    """Pages that follow each other as one; it shows the state of the first."""
+    """Join consecutive pages into one, which has the revision of the first."""
     first, last = _meta(pages[0]), _meta(pages[-1])
     return Page(
         tuple(stored(kind, each) for page in pages for each in page.get("items") or ()),
@@ -182,7 +182,7 @@ def _meta(tree: Object) -> Mapping[str, Any]:
 
 
 def _addressed(body: Body) -> tuple[Kind, Resource, Object]:
-    """What a body is and where it belongs; Invalid where that cannot be said."""
+    """Return the kind and the place of a body; raises Invalid if it has none."""
     if isinstance(body, codec.Reading):
         if not body.ok or body.value is None or body.kind is None:
             raise Invalid(body.problems)
@@ -203,7 +203,7 @@ def _check_status(kind: Kind) -> None:
 
 
 def selector_text(selector: Selector) -> str:
-    """A selector as URLs have it."""
+    """Return a selector in the syntax of URLs."""
     return ",".join(map(_requirement, selector))
 
 

@@ -1,6 +1,6 @@
-"""Answers that go on: a watch, and the log of a container. A thread reads each; any thread may end it.
+"""Open-ended answers: a watch, and the log of a container. One thread reads an answer; any thread may end it.
 
-Not here: how they are asked for (``transport``), and a watch that resumes by itself (``watching``).
+Not here: requests (``transport``), and a watch that resumes by itself (``watching``).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from makeway.adapters.kubernetes.errors import no_answer, status_error
 from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Unavailable
 
-CLOSE_SECONDS = 5.0  # that a reader may take to leave what was ended
+CLOSE_SECONDS = 5.0  # a reader has this time to leave an answer that was ended
 LINE_BYTES_MAX = 16 * 1024 * 1024  # of a watch
 
 
 class OpenAnswer:
-    """An answer that goes on. ``close`` may come from any thread.
+    """An open-ended answer. ``close`` may come from any thread.
 
-    It only ends what comes over the wire: to close the socket while another thread is about to read from it would
-    give its number to the next file that is opened, and that thread would read from there. So the reader gives it back.
+    ``close`` only shuts down the connection; the reading thread closes the socket. If another thread closed it, the
+    number of the socket could go to the next file that is opened, and the reader would read from that file.
     """
 
     def __init__(self, response: httpx2.Response) -> None:
@@ -45,17 +45,17 @@ class OpenAnswer:
         connection = stream.get_extra_info("socket") if stream is not None else None
         try:
             if isinstance(connection, socket.socket):
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # of the wire: TLS stays as its reader has it
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not the socket
         except OSError:
-            pass  # it is closed already
+            pass  # closed already
 
     def wait_for_reader(self, seconds: float) -> None:
-        """Wait until no thread reads it any more; the one that reads does not wait for itself."""
+        """Wait until no thread reads it any more; the reading thread does not wait for itself."""
         if self._reader not in (None, get_ident()):
             self._is_left.wait(seconds)
 
     def _chunks(self) -> Generator[bytes, None, None]:
-        """Raises Unavailable where the connection breaks."""
+        """Yield the parts. Raises Unavailable if the connection breaks."""
         with self._beginning:
             if not self._is_closed:
                 self._reader = get_ident()
@@ -70,10 +70,10 @@ class OpenAnswer:
 
 
 class Bytes(OpenAnswer):
-    """Parts of a log, until the server ends it."""
+    """The parts of a log, until the server ends it."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Raises Unavailable where the connection breaks."""
+        """Yield the parts. Raises Unavailable if the connection breaks."""
         with closing(self._chunks()) as chunks:
             yield from chunks
 
@@ -82,7 +82,7 @@ class WatchStream(OpenAnswer):
     """The events of a watch: pairs of type and object, until the server ends it."""
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, Tree]]]:
-        """Raises what an ERROR event says, and Unavailable where the connection breaks."""
+        """Yield the events. Raises the error of an ERROR event, and Unavailable if the connection breaks."""
         rest = b""
         with closing(self._chunks()) as chunks:
             for chunk in chunks:
@@ -109,7 +109,7 @@ S = TypeVar("S", bound=OpenAnswer)
 
 
 class OpenAnswers:
-    """All that go on of one client. What is opened once they are closed is ended at once."""
+    """All open answers of one client. An answer that is opened after ``close`` is ended at once."""
 
     def __init__(self) -> None:
         self._lock = Lock()  # for the next two
@@ -125,7 +125,7 @@ class OpenAnswers:
         return answer
 
     def close(self) -> None:
-        """End them all, and wait until those that are read have been given back by the thread that reads."""
+        """End all answers, and wait until their threads have closed them."""
         with self._lock:
             answers, self._is_closed = list(self._open), True
         for answer in answers:

@@ -1,13 +1,13 @@
 """Requests to one API server over HTTPS, and their answers.
 
-What may fail is told as the errors of ``runtime.ports``: by the Status of the server, or, where no answer came, as
-Unavailable if nothing can have happened and TimedOut if nobody knows. Only what cannot have been applied is tried
+Failures are errors of ``runtime.ports``: the Status of the server decides. Without an answer it is Unavailable if the
+request cannot have been applied, and TimedOut if that is unknown. Only a request that cannot have been applied is sent
 again, a bounded number of times.
 
-Promises: no call waits longer than its timeouts say; no redirect is followed, so a token goes to its server alone; no
+Promises: no call waits longer than its timeouts; no redirect is followed, so a token goes to its server alone; no
 secret is part of a message.
 
-Not here: what the requests are about (``client``), answers that go on (``streams``).
+Not here: what the requests are about (``client``), open-ended answers (``streams``).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PLAIN = "application/json"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 TRIES_MAX = 4
-PAUSE_SECONDS = 0.1  # doubled from try to try
+PAUSE_SECONDS = 0.1  # doubles with each try
 PAUSE_SECONDS_MAX = 5.0
 CONNECTIONS_MAX = 256
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
-_KEEP_ALIVE = [  # a peer that is gone without a word is noticed within a minute
+_KEEP_ALIVE = [  # a dead peer is noticed within a minute
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *((socket.IPPROTO_TCP, getattr(socket, name), value)
       for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)) if hasattr(socket, name)),
@@ -47,7 +47,7 @@ _KEEP_ALIVE = [  # a peer that is gone without a word is noticed within a minute
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: the code says whether something was created, the body is JSON."""
+    """An answer: the code tells whether an object was created, the body is JSON."""
 
     code: int
     body: bytes
@@ -63,7 +63,9 @@ class Reply:
 
 
 class Transport:
-    """``tries``: how often a request is sent that cannot have been applied. ``warn`` is told what a server warns of."""
+    """``tries``: how often a request is sent that cannot have been applied. ``warn`` is called with warnings of the
+    server.
+    """
 
     def __init__(
         self, target: ApiTarget, *, tries: int = TRIES_MAX, seconds: float = ANSWER_SECONDS,
@@ -95,7 +97,7 @@ class Transport:
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Tree = None,
         accept: str = PLAIN, content_type: str = PLAIN,
     ) -> httpx2.Request:  # fmt: skip
-        """A request that may be sent several times. Empty values of the query are left out."""
+        """Return a request that may be sent several times. Empty values of the query are left out."""
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -108,7 +110,7 @@ class Transport:
         return request
 
     def send(self, request: httpx2.Request) -> Reply:
-        """Send it, and again while that is known to be harmless."""
+        """Send the request, and again while that is known to be harmless."""
         for attempt in range(1, self._tries + 1):
             try:
                 return self._answered(request)
@@ -121,7 +123,7 @@ class Transport:
         raise AssertionError("unreachable")
 
     def stream(self, request: httpx2.Request, seconds: float | None) -> httpx2.Response:
-        """An answer that goes on. Once it has begun it may be silent for so long, or for ever."""
+        """Open an open-ended answer. Once it has begun it may be silent for ``seconds``, or for ever."""
         response = self._sent(request, stream=True)
         if response.is_success:
             request.extensions["timeout"]["read"] = seconds
@@ -154,6 +156,6 @@ class Transport:
 
 
 def _warning(header: str) -> str:
-    """The text of ``299 - "text"``."""
+    """Return the text of ``299 - "text"``."""
     _, _, text = header.partition('"')
     return text.rpartition('"')[0].replace('\\"', '"').replace("\\\\", "\\") or header

@@ -1,12 +1,12 @@
-"""A watch in a thread of its own: the thread reads what the server tells, ``poll`` takes what has been read.
+"""A watch in a thread of its own: the thread reads events, ``poll`` returns what has been read.
 
-The thread resumes where a connection ended, from the last event or bookmark, with growing pauses and for as long as
-the watch is open. It holds at most ``EVENTS_MAX`` events: when nobody takes them it reads no further, and a server that
-loses patience ends the connection. It ends with ``close``, and also when nobody has the watch any more.
+After a lost connection the thread resumes from the last event or bookmark, with growing pauses, as long as the watch is
+open. It holds at most ``EVENTS_MAX`` events: when they are not taken it reads no further, and the server may end the
+connection. The thread ends with ``close``, and also when the watch is garbage.
 
-Promises: no event is told twice or left out; once the server has forgotten the place (410), ``poll`` raises Expired
-after the last event before that; while the server cannot be reached for longer, ``poll`` raises why, and goes on by
-itself when it can.
+Promises: no event is delivered twice or left out. Once the server has forgotten the revision (410), ``poll`` raises
+Expired after the last event before that. While the server cannot be reached for longer, ``poll`` raises the reason, and
+recovers by itself.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from makeway.adapters.kubernetes.transport import Object
 from makeway.runtime.ports import Expired, Retryable, Stored, StoreError, WatchEvent
 
 EVENTS_MAX = 10_000
-FAILURES_TOLD = 3  # in a row, before ``poll`` tells of them
-PAUSE_SECONDS = 0.2  # doubled from failure to failure
+FAILURES_TOLD = 3  # in a row, before ``poll`` raises the reason
+PAUSE_SECONDS = 0.2  # doubles with each failure
 PAUSE_SECONDS_MAX = 30.0
-LASTING_SECONDS = 5.0  # a connection that held so long was a good one
+LASTING_SECONDS = 5.0  # a connection that lasted this long was a good one
 
-Connect = Callable[[str], WatchStream]  # from a resourceVersion on
+Connect = Callable[[str], WatchStream]  # takes a resourceVersion
 Decode = Callable[[Object], Stored]
 
 
@@ -37,7 +37,7 @@ class FollowedWatch:
 
     def __init__(self, follower: WatchFollower) -> None:
         self._follower = follower
-        self._close = weakref.finalize(self, follower.stop)  # the thread knows the follower, and not this
+        self._close = weakref.finalize(self, follower.stop)  # the thread refers to the follower, not to this
 
     def poll(self, limit: int = 1000) -> Sequence[WatchEvent]:
         return self._follower.take(limit)
@@ -52,7 +52,7 @@ class FollowedWatch:
 
 
 class WatchFollower:
-    """What the thread and the taker share. ``news`` is called in the thread whenever there is something to take."""
+    """The state that the thread shares with ``poll``. ``news`` is called in the thread when there are new events."""
 
     def __init__(
         self, connect: Connect, decode: Decode, since: str, *, first: Sequence[Stored] = (), bookmarks: bool = False,
@@ -67,7 +67,7 @@ class WatchFollower:
         self._events: deque[WatchEvent] = deque(WatchEvent("ADDED", each.resource_version, each) for each in first)
         if first and bookmarks:
             self._events.append(WatchEvent("BOOKMARK", since, None))
-        # Connected here, so that the caller learns what is wrong with the watch.
+        # Connected here, so that the caller gets the first error.
         self._stream: WatchStream | None = connect(since)
         self._stopped = False
         self._failures = 0
@@ -114,7 +114,9 @@ class WatchFollower:
             self._rest()
 
     def _read(self) -> StoreError | None:
-        """Until the server ends it, which it does from time to time, or until it breaks; then why."""
+        """Read until the server ends the watch, which it does from time to time, or the connection breaks;
+        return why.
+        """
         try:
             for type_, tree in self._connected():
                 if self._stopped:
@@ -122,7 +124,7 @@ class WatchFollower:
                 self._tell(type_, tree)
         except StoreError as error:
             return error
-        except Exception as error:  # whatever it is, the taker must learn of it
+        except Exception as error:  # any error must reach the caller of ``poll``
             return StoreError(f"the watch has failed: {error!r}")
         return None
 
@@ -149,14 +151,14 @@ class WatchFollower:
                 self._changed.wait()
             if event is not None and not self._stopped:
                 if is_mark and self._events and self._events[-1].type == "BOOKMARK":
-                    self._events.pop()  # the later one says it all
+                    self._events.pop()  # the later bookmark is enough
                 self._events.append(event)
             self.seen = version
         if event is not None and self._news is not None:
             self._news()
 
     def _rest(self) -> None:
-        """Not at all after a good connection, else longer and longer."""
+        """Pause before the next connection: not at all after a good one, else longer and longer."""
         with self._changed:
             asked = self._error.retry_after if isinstance(self._error, Retryable) else None
             pause = max((asked or 0) / 1000, PAUSE_SECONDS * 2 ** min(self._failures, 10))

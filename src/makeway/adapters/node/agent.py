@@ -1,17 +1,18 @@
-"""The node agent: pods that are bound here become supervisors, and what these record becomes the status of the pods.
+"""The node agent: it starts a supervisor for each pod that is bound here, and turns supervisors' records into pod
+status.
 
-For each pod it knows the object as it was last seen, and the record in the pod's folder. A look compares the two and
-does at most one thing: start it, tell of it, order it to end, remove it. Nothing is remembered that could not be read
-again: an agent that comes back finds the pods in the Store, the folders on the disk, and the supervisors at work.
+For each pod the agent knows the last seen object and the record in the pod's folder. A reconcile compares the two and
+does at most one thing: start the pod, report its status, order it to stop, or remove it. All state can be read again:
+an agent that restarts finds the pods in the Store, the folders on the disk, and the supervisors at work.
 
 - A pod is started once: its folder is the proof.
-- A pod that is deleted gets its grace period, and its object goes when no process is left.
-- A folder without an object is ended at once, and removed.
-- A supervisor that is gone without a last record is lost: what it left is killed, and the pod has failed.
-- A supervisor that does not end its pod in time is passed by: it and all below it are killed.
+- A deleted pod gets its grace period. Its object is removed when no process is left.
+- A folder without an object is stopped at once, and removed.
+- A supervisor that is gone without a last record is lost: its processes are killed, and the pod has failed.
+- A supervisor that does not end its pod in time is killed with everything below it.
 
-One thread at a time; ``step`` never waits. Its driver calls it when ``files`` can be read, when the Store has
-news, and at ``next_at``.
+It is used by one thread, and ``step`` never blocks. The caller runs ``step`` when ``files`` are readable, when the
+Store has events, and at ``next_at``.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ from makeway.adapters.node.statuses import dated, lost_supervisor, status_of, st
 from makeway.adapters.node.supervision import processes
 from makeway.api.objects.kubernetes import Pod, view
 from makeway.api.objects.pods import PodStatus
-from makeway.controllers.contract import Note, Ref
+from makeway.controllers.contract import NODE, POD, Note, Ref
 from makeway.core.model import Millis
 from makeway.runtime.executor import Writer
 from makeway.runtime.ports import Store, Stored
 from makeway.runtime.workqueue import backoff_ms
 
-ALIVE_MS = 1000  # between two looks at whether supervisors live
-STRAYS_MS = 20  # between two looks at what a lost supervisor left; doubles
-INCOMPLETE_MS = 100  # until a pod without an object is looked at again, while not all objects have been told
-TROUBLE_MS = 5000  # until a pod that could not be looked after is looked at again
+ALIVE_MS = 1000  # between two checks that supervisors live
+STRAYS_MS = 20  # between two checks of a lost supervisor's processes; doubles
+INCOMPLETE_MS = 100  # until a pod without an object is reconciled again, before all objects have been read
+TROUBLE_MS = 5000  # until a pod whose reconcile failed is tried again
 log = logging.getLogger("makeway.node")
-NODE = "node"  # the part that gives up on an object here
+AGENT = "node"  # the part that gives up on an object here
 
 GaveUp = Callable[[Ref, str, Exception | None], None]
 
@@ -57,7 +58,9 @@ def _log_trouble(about: Ref, part: str, error: Exception | None) -> None:
 
 
 class Agent:
-    """``tell`` takes notes that are to become events, ``gave_up`` objects that it cannot handle; None: it can again."""
+    """``tell`` takes notes that become events. ``gave_up`` is called with an object that cannot be handled, and with
+    None when it can be again.
+    """
 
     def __init__(
         self, store: Store, writer: Writer, settings: AgentSettings, tell: Callable[[Note], None],
@@ -83,15 +86,15 @@ class Agent:
 
     @property
     def files(self) -> list[int]:
-        """What to wait for."""
+        """The files to wait for."""
         return [file for file in (self._line.fileno(), self._starts.launcher.fileno()) if file >= 0]
 
     def step(self, now: Millis) -> bool:
-        """Take in what happened and do what there is to do; whether there was anything."""
+        """Read events and reconcile what is due; return whether there was anything to do."""
         happened = self._writes.take_answers(now) + self._take_calls() + self._take_pods()
         self._heartbeat.step(now)
         for name, error in self._heartbeat.unread.items():
-            self._gave_up(Ref("Node", "", name), NODE, error)
+            self._gave_up(Ref(NODE, "", name), AGENT, error)
         self._heartbeat.unread.clear()
         self._starts.take_ended(now)
         if now >= self._check_at:
@@ -106,11 +109,11 @@ class Agent:
         return min(at for at in times if at is not None)
 
     def prepare(self) -> None:
-        """Have all ready that the first pod would otherwise wait for."""
+        """Prepare what the first pod would otherwise wait for."""
         self._starts.launcher.prepare()
 
     def close(self) -> None:
-        """Stop looking after pods; they go on."""
+        """Stop reconciling; the pods keep running."""
         self._starts.launcher.close()
         self._line.remove()
 
@@ -125,7 +128,7 @@ class Agent:
     def _take_pods(self) -> int:
         count = 0
         for stored, error in self._feed.take_unread():
-            self._gave_up(Ref("Pod", stored.namespace, stored.name), NODE, error)
+            self._gave_up(Ref(POD, stored.namespace, stored.name), AGENT, error)
         for uid, seen in self._feed.poll():
             count += 1
             local = self._pods.by_uid.get(uid)
@@ -134,27 +137,27 @@ class Agent:
                     continue
                 local = self._pods.add(LocalPod(PodFolder(self._settings.root, uid)))
             if seen is not None and local.stored is not None and seen.revision < local.stored.revision:
-                continue  # an answer to a write was quicker
+                continue  # the answer to a write was newer
             local.stored = seen
             self._pods.look_soon(uid)
         return count
 
     def _check_alive(self, now: Millis) -> None:
-        """Find supervisors that did not call because they could not."""
+        """Find supervisors that ended without a call, because they could not make one."""
         self._check_at = Millis(now + ALIVE_MS)
         if os.getpid() == 1:
             processes.collect_adopted()
         for uid, local in self._pods.by_uid.items():
             record = local.record
             if record is not None and not local.is_over:
-                with suppress(OSError):  # nobody can say: it is asked again
+                with suppress(OSError):  # unknown: it is asked again
                     if not processes.is_alive(record.pid, record.ticks, record.boot):
                         self._pods.look_soon(uid)
 
     # --- one pod ---
 
     def _try(self, local: LocalPod, now: Millis) -> None:
-        """The trouble of one pod is its own: a full disk, a file that somebody has changed."""
+        """Reconcile one pod. Its errors (a full disk, a file that a user changed) concern no other pod."""
         try:
             self._act(local, now)
         except Exception as error:
@@ -164,17 +167,17 @@ class Agent:
                 log.exception("pod %s", local.uid)
                 return
             self._events.add(local, "FailedSync", f"the node agent cannot look after it: {error}", is_warning=True)
-            self._gave_up(local.ref, NODE, error)
+            self._gave_up(local.ref, AGENT, error)
         else:
             if local.troubles and local.stored is not None:
-                self._gave_up(local.ref, NODE, None)
+                self._gave_up(local.ref, AGENT, None)
             local.troubles = 0
 
     def _act(self, local: LocalPod, now: Millis) -> None:
         if not local.is_over:
             if not self._read(local, now):
                 return
-            if local.is_over and local.devices:  # a pod that waits for them need not wait for its own time
+            if local.is_over and local.devices:  # a pod that waits for them may start now
                 for uid, other in self._pods.by_uid.items():
                     if other.waits:
                         self._pods.look_soon(uid)
@@ -190,16 +193,16 @@ class Agent:
             self._tell_status(local, now)
 
     def _read(self, local: LocalPod, now: Millis) -> bool:
-        """How it is with it now; False while what a lost supervisor left is being ended."""
+        """Read the pod's present state; return False while the processes of a lost supervisor are being ended."""
         record = local.record = local.folder.record() or local.record
         if record is None or record.finished_ms is not None:
             return True
         if processes.is_alive(record.pid, record.ticks, record.boot):
             return True
-        record = local.record = local.folder.record() or record  # it may have come to its end just now
+        record = local.record = local.folder.record() or record  # a last record may have been written just now
         if record.finished_ms is not None:
             return True
-        if local.folder.end_strays(record):  # it has ended when nothing is left
+        if local.folder.end_strays(record):  # it has ended when no process is left
             pause = STRAYS_MS << min(local.sweeps, 8)
             local.sweeps += 1
             self._pods.look_at(local, now + pause)
@@ -211,7 +214,7 @@ class Agent:
         return True
 
     def _tell_status(self, local: LocalPod, now: Millis) -> bool:
-        """Whether the stored status says already how it is."""
+        """Write the status; return whether the stored status is up to date."""
         assert local.stored is not None
         assert local.record is not None
         self._events.pass_on(local)
@@ -223,7 +226,7 @@ class Agent:
         return self._writes.update_status(local, replace(pod, status=status), now)
 
     def _end(self, local: LocalPod, now: Millis) -> None:
-        """Its object is being deleted: no process first, then no object."""
+        """The object is being deleted: end the processes first, then remove the object."""
         assert local.stored is not None
         if local.record is None and not local.folder.is_planned:
             self._writes.remove(local, now)
@@ -241,11 +244,11 @@ class Agent:
         if local.record is not None and late <= 0:
             self._pass_by(local)
         if local.record is None and (local.asked_at is None or now >= local.asked_at + START_MS):
-            self._starts.launch(local, now)  # a supervisor that finds the order ends at once, and says so
+            self._starts.launch(local, now)  # a supervisor that finds the order ends at once, and records that
         self._pods.look_at(local, now + (START_MS if late <= 0 else min(START_MS, late)))
 
     def _pass_by(self, local: LocalPod) -> None:
-        """Its supervisor was told, and its time and ours is over: it is stopped or stuck."""
+        """Kill a supervisor that had its order and its time: it is stopped or stuck."""
         assert local.record is not None
         if local.stored is not None and not local.is_passed_by:
             words = "its supervisor has not ended the pod in time; it and all processes of the pod are killed"
@@ -254,7 +257,7 @@ class Agent:
         local.folder.kill(local.record)
 
     def _forget(self, local: LocalPod, now: Millis) -> None:
-        """There is no object: end what runs, then remove all traces."""
+        """The object is gone: end what runs, then remove all traces."""
         if not self._feed.is_complete:
             self._pods.look_at(local, now + INCOMPLETE_MS)
         elif local.is_over or not local.folder.is_planned:
@@ -265,6 +268,6 @@ class Agent:
 
 
 def _is_let_go(stored: Stored) -> bool:
-    """Whether it is only kept by somebody's finalizer."""
+    """Return whether only a user's finalizer keeps the object."""
     pod: Pod = stored.value()
     return bool(stored.finalizers) and not pod.metadata.deletion_grace_period_seconds

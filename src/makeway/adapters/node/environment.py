@@ -1,10 +1,10 @@
-"""The environment of a container: what the machine gives, volumes, whole Secrets and ConfigMaps, then each variable.
+"""The environment of a container: base variables, volumes, whole Secrets and ConfigMaps, then single variables.
 
-Later ones win. ``$(NAME)`` in a value, a command or an argument stands for a variable that is set by then; ``$$`` is a
-dollar sign; what names nothing stays as it is.
+Later values win. ``$(NAME)`` in a value, a command or an argument stands for a variable that is already set; ``$$`` is
+a dollar sign; a reference to an unknown name stays as it is.
 
-Bounded as the kernel bounds what a process is given, and before it is made: a text of a few bytes that names another
-several times can ask for any amount. A pod that asks for more gets the reason that a container waits with.
+Sizes are checked before texts are made, with the kernel's limits: a text of a few bytes that names another text several
+times can ask for any amount. A pod that asks for more waits with that reason.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from makeway.api.reading.structure import short
 _REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _NANO = 10**9
-WORD_BYTES_MAX = 128 * 1024 - 1  # of a variable with its name, or of one word of a command: the kernel takes no more
-POD_BYTES_MAX = 16 * 1024 * 1024  # of all containers together: their plan is kept in one file
-GIVEN_BYTES_MAX = 1024 * 1024  # of all variables and words of a container; the kernel's bound depends on the machine
+WORD_BYTES_MAX = 128 * 1024 - 1  # kernel limit for one variable with its name, or one word of a command
+POD_BYTES_MAX = 16 * 1024 * 1024  # of all containers together: their plan is one file
+GIVEN_BYTES_MAX = 1024 * 1024  # all variables and words of a container; the kernel's limit depends on the machine
 
 
 class Sources(Protocol):
-    """Where values come from; None where there is no such object."""
+    """The objects that values come from; None if there is no such object."""
 
     def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None: ...
 
@@ -36,7 +36,7 @@ class Sources(Protocol):
 
 
 class NotThere(Exception):
-    """Something that the pod needs is missing; it may still come. ``reason`` is what the container waits with."""
+    """A thing that the pod needs is missing; it may still come. ``reason`` is the container's waiting reason."""
 
     def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class NotThere(Exception):
 
 @dataclass(frozen=True)
 class NodePlace:
-    """The node, as a pod can ask for it."""
+    """The node, as a pod can refer to it."""
 
     node: str
     address: str = "127.0.0.1"
@@ -53,11 +53,11 @@ class NodePlace:
 
 
 class TooMuch(NotThere):
-    """A container asks for more than a process can be given; it waits until the pod, or what it refers to, is less."""
+    """A container asks for more than a process can have. It waits until the pod, or an object it refers to, shrinks."""
 
 
 def expanded(text: str, known: Mapping[str, str], what: str = "a text") -> str:
-    """A text with its variables put in; how long it becomes is known before it is made. Raises TooMuch."""
+    """Replace the variables in a text; the length is known before the text is made. Raises TooMuch."""
 
     def value(found: re.Match[str]) -> str:
         name = found.group(1)
@@ -72,7 +72,7 @@ def expanded(text: str, known: Mapping[str, str], what: str = "a text") -> str:
 
 
 class Given:
-    """The variables of a container as they gather, and the words of its command; no more than a process can have."""
+    """The variables and command words of a container so far, within the limits of a process."""
 
     def __init__(self, base: Mapping[str, str]) -> None:
         self.variables: dict[str, str] = {}
@@ -89,7 +89,7 @@ class Given:
         self.variables[name] = value
 
     def word(self, text: str) -> str:
-        """A word of the command, with its variables put in. Raises TooMuch."""
+        """Return a word of the command, with variables replaced. Raises TooMuch."""
         made = expanded(text, self.variables, "the command")
         self._take(_bytes(made) + 1, "the command")
         return made
@@ -103,7 +103,7 @@ class Given:
 
 
 def _size(name: str, value: str) -> int:
-    """In bytes, as a process gets it: ``NAME=value`` and a zero."""
+    """The bytes that a process gets: ``NAME=value`` and a zero."""
     return _bytes(name) + _bytes(value) + 2
 
 
@@ -114,7 +114,7 @@ def _bytes(text: str) -> int:
 def environment(
     pod: Pod, spec: PodSpec, container: Container, *, base: Mapping[str, str], sources: Sources, place: NodePlace
 ) -> Given:
-    """Raises NotThere."""
+    """The variables of a container. Raises NotThere."""
     given = Given(base)
     namespace = pod.metadata.namespace
     for each in container.env_from:
@@ -149,7 +149,7 @@ def _text(value: bytes) -> str:
 def _from_source(
     pod: Pod, spec: PodSpec, container: Container, source: EnvVarSource, sources: Sources, place: NodePlace
 ) -> str | None:
-    """None: it is optional, and not there."""
+    """The value of a variable; None if the source is optional and missing. Raises NotThere."""
     if source.field_ref is not None:
         return field_of(pod, spec, source.field_ref.field_path, place)
     if source.resource_field_ref is not None:
@@ -194,7 +194,7 @@ def lines_of(marks: Mapping[str, str]) -> str:
 
 
 def resource_of(spec: PodSpec, container: Container, ref: ResourceFieldSelector, place: NodePlace) -> str:
-    """An amount in units of the divisor, rounded up. A limit that is not set is all that the node has."""
+    """An amount in units of the divisor, rounded up. A limit that is not set is the node's capacity."""
     every = (*spec.containers, *spec.init_containers)
     named = [each for each in every if each.name == ref.container_name] or [container]
     kind, _, resource = ref.resource.partition(".")
@@ -211,5 +211,5 @@ def resource_of(spec: PodSpec, container: Container, ref: ResourceFieldSelector,
 
 
 def variable_name(words: Iterable[str]) -> str:
-    """A name that every shell takes."""
+    """Return a name that every shell accepts."""
     return "_".join(re.sub(r"[^A-Z0-9_]", "_", word.upper()) for word in words)

@@ -1,10 +1,10 @@
-"""A pod as the API says it becomes a plan: which processes, with which words, variables, folders, probes and limits.
+"""The plan of a pod, from its fields: processes with words, variables, folders, probes and limits.
 
-What a process of this machine cannot be given is told as a warning, never passed over in silence: images are not
-pulled, mount paths are not made, users and capabilities are those of the account that runs makeway.
+A field that processes of this machine cannot have gives a warning: images are not pulled, mount paths are not made,
+users and capabilities are those of the account that runs makeway.
 
-Promises: nothing raises for what users write, but NotThere where the pod has to wait for something; equal pods on equal
-machines give equal plans.
+Promises: user values raise nothing but NotThere, where the pod has to wait for something; equal pods on equal machines
+give equal plans.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from makeway.api.objects import pods as api
 from makeway.api.objects.kubernetes import Pod, view
 
 GPU = "nvidia.com/gpu"
-LEAST_MEMORY = 1 << 20  # a process needs some to say that it has too little
+LEAST_MEMORY = 1 << 20  # a process needs some memory to say that it has too little
 
 
 @dataclass(frozen=True)
 class NodeContext:
-    """What a pod gets from where it runs."""
+    """The surroundings that a pod gets from its machine."""
 
     place: NodePlace
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     base: Mapping[str, str] = field(default_factory=dict)  # variables of every process
-    gpus: Sequence[str] = ()  # all there are
+    gpus: Sequence[str] = ()  # all of the machine
     agent: str = ""  # the socket that supervisors call
 
 
@@ -45,7 +45,7 @@ class PlannedPod:
 
 
 def planned(pod: Pod, folder: Path, machine: NodeContext, sources: Sources, devices: Sequence[str] = ()) -> PlannedPod:
-    """``devices``: the GPUs that the pod gets, as many as it asks for. Raises NotThere, with all that is missing."""
+    """Return the plan. ``devices``: as many GPUs as the pod asks for. Raises NotThere, with all that is missing."""
     spec = view(pod.spec, api.PodSpec)
     folders = folders_of(spec, pod.metadata.namespace, folder, sources)
     base = {
@@ -66,7 +66,7 @@ def planned(pod: Pod, folder: Path, machine: NodeContext, sources: Sources, devi
             given_bytes += sum(map(len, (*plans[-1].argv, *plans[-1].env, *plans[-1].env.values())))
             if given_bytes > POD_BYTES_MAX:
                 raise TooMuch(f"variables and words of all containers together have more than {POD_BYTES_MAX} bytes")
-        except TooMuch as error:  # those after it are not even looked at
+        except TooMuch as error:  # containers after it are not checked
             missing.append((container.name, error))
             break
         except NotThere as error:
@@ -122,20 +122,22 @@ def gpus_of(container: api.Container) -> int:
 
 
 def gpus_in(pod: Pod) -> int:
-    """How many GPUs a pod has to itself; init containers use those of the others."""
+    """How many GPUs the pod has for itself; init containers use those of the others."""
     spec = view(pod.spec, api.PodSpec)
     return sum(gpus_of(each) for role, each in _in_order(spec) if role != "init")
 
 
 def _gpu_marks(own: Sequence[str], machine: NodeContext) -> dict[str, str]:
-    """On a machine with GPUs a pod that asked for none sees none."""
+    """Hide the GPUs of this machine from a pod that asked for none."""
     if not machine.gpus and not own:
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(own), "NVIDIA_VISIBLE_DEVICES": ",".join(own) or "void"}
 
 
 def memory_of(container: api.Container) -> int | None:
-    """The most memory of each process; None: no limit that can be kept. Drivers of GPUs map more than they use."""
+    """The memory limit of each process; None if there is none that can be enforced: drivers of GPUs map more than they
+    use.
+    """
     limit = container.resources.limits.get("memory")
     if limit is None or gpus_of(container):
         return None
@@ -191,7 +193,7 @@ def _signal(name: str) -> int:
 
 
 def warnings_of(spec: api.PodSpec) -> Iterator[str]:
-    """What the pod asks of its node and does not get, each once; the rest is told by the scheduler (``NotHeeded``)."""
+    """What the pod asks of its node and does not get, each once. The scheduler reports the rest (``NotHeeded``)."""
     if spec.host_network:
         yield "hostNetwork: every pod shares the network of this machine"
     if bytes(spec.security_context) not in (b"{}", b"null"):

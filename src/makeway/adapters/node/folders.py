@@ -1,4 +1,4 @@
-"""The folder of a pod, from the agent's side: what it wrote there, what came of it, and an order to stop.
+"""The folder of a pod, from the agent's side: the plan, the record of the supervisor, and the order to stop.
 
 ``<root>/<uid>/`` holds the plan, the record, the logs and the pod's own volumes. It stays until the pod object is gone,
 so that logs can be read after the end.
@@ -39,7 +39,7 @@ TROUBLE_MAX = 2000
 
 
 def supervised(root: Path) -> Iterator[processes.Process]:
-    """The supervisors that are at work in the folders of a server."""
+    """The running supervisors that work in the folders of a server."""
     for folder in PodFolder.all(root) if root.is_dir() else ():
         with suppress(OSError, ValueError, KeyError, TypeError):
             record = folder.record()
@@ -70,7 +70,7 @@ class PodFolder:
         return (self.path / PLAN).exists()
 
     def prepare(self, planned: PlannedPod) -> None:
-        """Make all that the pod needs; the plan comes last. Raises NotThere."""
+        """Make all that the pod needs; the plan is written last. Raises NotThere."""
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / SCRATCH).mkdir(exist_ok=True)
         for folder in planned.folders:
@@ -86,7 +86,7 @@ class PodFolder:
     # --- while it runs ---
 
     def record(self) -> PodRecord | None:
-        """The newest that could be read: the pod's own processes may have put anything in its place."""
+        """The newest record that could be read: processes of the pod may have replaced the file."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             found = read_record(self.path)
             self._record = found or self._record
@@ -102,9 +102,9 @@ class PodFolder:
         return text.strip().rpartition("\n")[2][:TROUBLE_MAX]
 
     def stop(self, grace_ms: int, now_ms: int, reason: str = "", message: str = "") -> int:
-        """Order it to end; an earlier order stands if it leaves less time. How much is left, below 0 if it is late.
+        """Order the supervisor to stop, unless an earlier order leaves less time; return the time left (late: below 0).
 
-        That is counted by a clock that nobody sets: an hour that a clock is put forward takes no time from a pod.
+        The time is counted by a clock that cannot be set: setting the machine's clock forward takes no time from a pod.
         """
         steady_ms = time.monotonic_ns() // 1_000_000
         order, left = read_stop(self.path), grace_ms
@@ -118,14 +118,16 @@ class PodFolder:
         return left
 
     def call(self) -> None:
-        """Let the supervisor look at its orders, also one that was stopped."""
+        """Make the supervisor read its orders, also a suspended one."""
         found = self._supervisor(self.record())
         if found is not None:
             processes.send(found, signal.SIGUSR1)
             processes.send(found, signal.SIGCONT)
 
     def kill(self, record: PodRecord) -> None:
-        """End a pod whose supervisor does not: first that one, lest it start something, then all that is below."""
+        """Kill a pod whose supervisor does not end it: first the supervisor, so that it starts nothing, then
+        all below.
+        """
         found = self._supervisor(record)
         below = processes.descendants(record.pid, processes.all_processes()) if found is not None else []
         if found is not None and not control_groups.kill(record.group, self.uid):
@@ -141,7 +143,7 @@ class PodFolder:
     # --- after the end ---
 
     def end_strays(self, record: PodRecord) -> int:
-        """Kill what a lost supervisor left; how many there were."""
+        """Kill the processes of a lost supervisor; return how many there were."""
         sessions = {
             container.pid
             for container in record.containers
@@ -160,7 +162,7 @@ class PodFolder:
         return self.path / LOGS / container
 
     def remove(self) -> None:
-        """Forget the pod. What is read-only inside is removed all the same."""
+        """Remove the folder, also read-only files in it."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             record = self.record()
             if record is not None:
@@ -169,7 +171,9 @@ class PodFolder:
 
 
 def _is_ours(session: int, ticks: int) -> bool:
-    """Whether a session is still that of the process that began it: its number comes again only when all are gone."""
+    """Return whether a session still belongs to the process that began it: its number is reused only when all
+    are gone.
+    """
     leader = processes.find(session)
     return leader is None or leader.ticks == ticks
 
@@ -183,4 +187,4 @@ def _allow_and_retry(function: object, path: str, _error: object) -> None:
         else:
             os.unlink(path)
     except OSError:
-        pass  # it is tried again at the next start
+        pass  # tried again at the next start

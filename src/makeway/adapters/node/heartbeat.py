@@ -1,4 +1,4 @@
-"""Nodes are registered, and told every ten seconds that they are there: a Lease each, as a kubelet would."""
+"""Registers the Nodes and renews a Lease for each one every ten seconds, as a kubelet would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from makeway.runtime.ports import AlreadyExists, NotFound, Store, StoreError
 LEASES = "kube-node-lease"
 BEAT_MS = 10_000
 LEASE_SECONDS = 40
-AGAIN_MS = 1000  # after a beat that failed
+AGAIN_MS = 1000  # after a failed renewal
 NODES, LEASE_KIND, NAMESPACES = kind_of(Node), kind_of(Lease), kind_of(Namespace)
 
 
@@ -28,10 +28,10 @@ class Heartbeat:
         self._offers = offers
         self._is_registered = False
         self._next_at = Millis(0)
-        self.unread: dict[str, Exception] = {}  # our Nodes that could not be looked after, since they were last taken
+        self.unread: dict[str, Exception] = {}  # our Nodes that could not be handled; the agent clears it
 
     def local_nodes(self) -> list[str]:
-        """The Nodes of this machine, those of earlier starts too: their pods are still ours."""
+        """The Nodes of this machine, also those of earlier starts: their pods are still ours."""
         return [each.name for each in self._store.list(NODES).items if each.labels.get(LOCAL_LABEL) == "true"]
 
     def next_at(self) -> Millis:
@@ -47,7 +47,7 @@ class Heartbeat:
             for offer in self._offers:
                 self._try(offer.name, self._beat, offer, now)
             self._next_at = Millis(now + BEAT_MS)
-        except StoreError:  # a Node or the namespace went meanwhile, or is about to: it is made again
+        except StoreError:  # the Node or the namespace was removed meanwhile, or is being removed: it is made again
             self._is_registered = False
             self._next_at = Millis(now + AGAIN_MS)
 
@@ -58,11 +58,11 @@ class Heartbeat:
             self._try(offer.name, self._register_one, offer, now)
         offered = {offer.name for offer in self._offers}
         for name in self.local_nodes():
-            if name not in offered:  # it takes no new pods, and goes on with those it has
+            if name not in offered:  # it takes no new pods, and keeps those it has
                 self._try(name, self._withdraw, name, now)
 
     def _try(self, name: str, act: Callable[..., None], *of: object) -> None:
-        """A Node that cannot be read keeps nobody from looking after the others."""
+        """Handle one Node; one that cannot be read does not block the others."""
         try:
             act(*of)
         except StoreError:
@@ -88,7 +88,9 @@ class Heartbeat:
         self._store.update_status(replace(node, status=gone))
 
     def _beat(self, offer: Offer, now: Millis) -> None:
-        """Raises NotFound where the Node is gone: then it is registered again, before anybody misses its pods."""
+        """Renew the Lease. Raises NotFound if the Node is gone: then it is registered again, before its pods are given
+        up.
+        """
         self._store.get(NODES, "", offer.name)
         time = MicroTime.of_millis(now)
         try:

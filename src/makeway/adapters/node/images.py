@@ -1,4 +1,4 @@
-"""What is run for an image. Nothing is pulled: ``makeway.images`` says which command stands for which image."""
+"""The command that is run for an image. Nothing is pulled: ``makeway.images`` maps images to commands."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from makeway.api.reading.structure import short
 
 NOT_RUNNABLE = "ImageNotRunnable"
 HINT = "give the container a command, or map the image to one in makeway.images of the configuration file"
-CHARS_MAX = 1024  # of the name of an image; in longer ones no glob is looked for
-_BUILT_IN: Mapping[str, Sequence[str]] = {  # where the container has no command of its own
+CHARS_MAX = 1024  # longer names are not matched against globs
+_BUILT_IN: Mapping[str, Sequence[str]] = {  # if the container has no command of its own
     "*/pause": ("sleep", "infinity"), "*/pause:*": ("sleep", "infinity"), "pause:*": ("sleep", "infinity"),
     "*/sleep": ("sleep",), "*/sleep:*": ("sleep",), "sleep:*": ("sleep",),
 }  # fmt: skip
 
 
 def words_of(container: Container, images: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The words of the command, before variables are put in. Raises NotThere with ``ImageNotRunnable``.
+    """Return the words of the command, before variables are replaced. Raises NotThere with ``ImageNotRunnable``.
 
-    A mapped image is a prefix before all that the container says, as an environment that it is run in. The longest
-    glob that matches wins, of equally long ones the first in the alphabet.
+    A mapped image is a prefix to all words of the container, like an environment that it runs in. The longest matching
+    glob wins, of equally long ones the first in the alphabet.
     """
     prefix = _mapped(container.image, images)
     if prefix is not None:

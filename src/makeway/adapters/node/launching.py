@@ -1,7 +1,7 @@
 """How the agent and supervisors reach each other.
 
-They are asked of a zygote, which is started when it is first needed and again when it is gone (``Launcher``), and call
-when their record has changed (``CallSocket``).
+The agent asks a zygote for supervisors (``Launcher``). The zygote is started when it is first needed, and again when it
+is gone. A supervisor calls the agent when its record has changed (``CallSocket``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from makeway.adapters.node.supervision.records import opened
 
 SOCKET = "agent.sock"
 UID_BYTES_MAX = 256
-CALLS_MAX = 200  # that are taken at a time
+CALLS_MAX = 200  # taken at a time
 MESSAGE_MAX = 4096
 _PACKAGES = str(Path(makeway.__file__).parents[1])
 _PROGRAM = (
@@ -28,21 +28,21 @@ _PROGRAM = (
 
 
 class Launcher:
-    """``files``: how many descriptors pods may have, soft and hard, where this process has allowed itself more."""
+    """``files``: soft and hard limit of descriptors for pods, where this process has raised its own."""
 
     def __init__(self, files: tuple[int, int] | None = None) -> None:
         self._files = files
-        self._asked: dict[Path, None] = {}  # and not heard of again
+        self._asked: dict[Path, None] = {}  # without an answer so far
         self._line: socket.socket | None = None
         self._pid = 0
-        self._former: dict[int, None] = {}  # zygotes that were given up and have not been collected
+        self._former: dict[int, None] = {}  # zygotes that were given up and are not reaped yet
 
     def fileno(self) -> int:
-        """Readable when ``ended`` has something to tell; -1 where there is no zygote yet."""
+        """Readable when ``ended`` has news; -1 if there is no zygote yet."""
         return -1 if self._line is None else self._line.fileno()
 
     def prepare(self) -> None:
-        """Have a zygote ready."""
+        """Start the zygote."""
         if self._line is not None:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -54,14 +54,14 @@ class Launcher:
         try:
             command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
             self._pid = os.posix_spawn(sys.executable, command, _plain_environment(), file_actions=files)
-            if self._files is not None:  # it makes no pod before it is asked for one
+            if self._files is not None:  # it makes no pod before this
                 resource.prlimit(self._pid, resource.RLIMIT_NOFILE, self._files)
         finally:
             theirs.close()
         self._line = ours
 
     def launch(self, folder: Path) -> bool:
-        """Ask for a supervisor; False: not now, ask again."""
+        """Ask for a supervisor; False: not possible now, ask again."""
         self.prepare()
         assert self._line is not None
         try:
@@ -75,14 +75,14 @@ class Launcher:
         return True
 
     def replace(self) -> None:
-        """Give up a zygote that does not do what it is asked; the supervisors there are go on without it."""
+        """Give up a zygote that does not answer; its supervisors keep running without it."""
         with suppress(ProcessLookupError):
             if self._pid:
-                os.kill(self._pid, signal.SIGKILL)  # it is our child: its number is its own until it is collected
+                os.kill(self._pid, signal.SIGKILL)  # our child: its number is not reused until it is reaped
         self._forget()
 
     def ended(self) -> list[Path]:
-        """Supervisors that have ended, and those that nobody can tell of because their zygote is gone."""
+        """Return supervisors that have ended, and those whose zygote is gone, so that their end is unknown."""
         self._collect()
         found: list[Path] = []
         while self._line is not None:
@@ -103,7 +103,7 @@ class Launcher:
         return found
 
     def close(self) -> None:
-        """Ask for no more; the supervisors there are go on, and the zygote as long as they do."""
+        """Ask for no more. Supervisors keep running, and the zygote as long as they do."""
         self._forget()
 
     def _forget(self) -> None:
@@ -116,9 +116,9 @@ class Launcher:
         self._collect()
 
     def _collect(self) -> None:
-        """They are our children: once they have ended they must not stay in the table of processes.
+        """Reap former zygotes: a child that has ended must not stay in the process table.
 
-        Their end is heard of before it has come: the line closes first. So they are asked for until they are gone.
+        The socket closes before the process has ended, so ``ended`` asks for them until they are gone.
         """
         for pid in list(self._former):
             try:
@@ -130,7 +130,7 @@ class Launcher:
 
 
 class CallSocket:
-    """Where supervisors call when their record has changed."""
+    """The socket on which supervisors call when their record has changed."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / SOCKET
@@ -147,7 +147,7 @@ class CallSocket:
         return self._line.fileno()
 
     def take(self) -> list[str]:
-        """The uids of the pods whose supervisors have called, at most so many at a time."""
+        """Return the uids of the pods whose supervisors have called, at most ``CALLS_MAX`` at a time."""
         uids: list[str] = []
         while len(uids) < CALLS_MAX:
             try:
@@ -160,12 +160,12 @@ class CallSocket:
         self._line.close()
 
     def remove(self) -> None:
-        """Close it, and let nobody find it."""
+        """Close and unlink the socket."""
         self.close()
         with suppress(OSError):
             self._path.unlink()
 
 
 def _plain_environment() -> dict[str, str]:
-    """Nothing of ours is for pods to inherit; what they get is planned."""
+    """A small environment: pods inherit nothing of ours, they get what is planned."""
     return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}

@@ -1,4 +1,4 @@
-"""The pods of this machine: what is known of each, when it is looked at next, and what of it becomes an event."""
+"""The pods of this machine: what is known of each, when it is reconciled next, and which notes become events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from makeway.adapters.node.folders import PodFolder
 from makeway.adapters.node.statuses import SupervisorLost
 from makeway.adapters.node.supervision.records import PodRecord
-from makeway.controllers.contract import Note, Ref
+from makeway.controllers.contract import POD, Note, Ref
 from makeway.core.model import Millis
 from makeway.runtime.ports import Stored
 from makeway.runtime.workqueue import ReconcileQueue, Timers
@@ -25,22 +25,22 @@ class LocalPod:
     stored: Stored | None = None  # None: there is no object (any more)
     record: PodRecord | None = None
     lost: SupervisorLost | None = None
-    asked_at: Millis | None = None  # when a supervisor was last asked for
+    asked_at: Millis | None = None  # when a supervisor was last requested
     asks: int = 0
-    start_at: Millis | None = None  # it is not asked for before then
-    sweeps: int = 0  # looks at what a lost supervisor left
+    start_at: Millis | None = None  # no supervisor is requested before this
+    sweeps: int = 0  # checks of a lost supervisor's processes
     is_passed_by: bool = False  # its supervisor was killed because it did not end the pod in time
-    waits: str = ""  # what it waits for, as was last told
+    waits: str = ""  # the last reported reason for waiting
     is_writing: bool = False
     failures: int = 0  # of writes, in a row
-    is_refused: bool = False  # its status is not taken, for example for its size: it goes without
-    troubles: int = 0  # how often in a row it could not be looked after
+    is_refused: bool = False  # its status was refused, for example for its size: it goes without
+    troubles: int = 0  # failed reconciles in a row
     told: int = 0  # the number of the last note that became an event
     devices: tuple[str, ...] = ()
 
     @classmethod
     def adopted(cls, folder: PodFolder) -> LocalPod:
-        """What an agent before this one left; what it noted was told by then."""
+        """Return the pod of a folder from an earlier agent; its notes up to now were reported then."""
         plan, record = folder.plan(), None
         with suppress(OSError, ValueError, KeyError, TypeError):
             record = folder.record()
@@ -54,16 +54,16 @@ class LocalPod:
     @property
     def ref(self) -> Ref:
         assert self.stored is not None
-        return Ref("Pod", self.stored.namespace, self.stored.name)
+        return Ref(POD, self.stored.namespace, self.stored.name)
 
     @property
     def is_over(self) -> bool:
-        """Whether no process of it is left, and none will come."""
+        """Whether no process is left, and none will come."""
         return self.lost is not None or (self.record is not None and self.record.finished_ms is not None)
 
 
 class LocalPods:
-    """By uid, and when each is looked at next."""
+    """The pods by uid, and when each is reconciled next."""
 
     def __init__(self) -> None:
         self.by_uid: dict[str, LocalPod] = {}
@@ -87,14 +87,14 @@ class LocalPods:
 
     @property
     def has_more(self) -> bool:
-        """Whether one is to be looked at now."""
+        """Whether a pod is due now."""
         return len(self._soon) > 0
 
     def next_at(self) -> Millis | None:
         return self._later.next_at()
 
     def take(self, now: Millis) -> Iterator[LocalPod]:
-        """Those that are to be looked at now; not one that is being written: its answer comes first."""
+        """Return the due pods, without those with a write under way: its answer comes first."""
         for uid in self._later.due(now):
             self.look_soon(uid)
         for _ in range(min(len(self._soon), LOOKS_PER_STEP)):
@@ -104,7 +104,7 @@ class LocalPods:
 
 
 class PodEvents:
-    """``tell`` takes notes that are to become events."""
+    """``tell`` takes notes that become events."""
 
     def __init__(self, tell: Callable[[Note], None]) -> None:
         self._tell = tell
@@ -113,7 +113,7 @@ class PodEvents:
         self._tell(Note(local.ref, "Warning" if is_warning else "Normal", reason, message))
 
     def pass_on(self, local: LocalPod) -> None:
-        """What its supervisor has noted since this was last done."""
+        """Report the supervisor's notes since the last call."""
         assert local.record is not None
         for note in local.record.notes:
             if note.number > local.told:

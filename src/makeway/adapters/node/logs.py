@@ -1,11 +1,11 @@
-"""The log of a container, read: from the start or near the end, with times, as far as it is, or as it grows.
+"""Reads the log of a container: from the start or near the end, with times, up to now or as it grows.
 
-A reader follows the pieces that ``logbook`` writes. It never waits: a client that follows asks again. Pieces that
-are dropped meanwhile are skipped. Between two calls it holds no open file, only a place.
+A reader follows the pieces that ``logbook`` writes. It never waits: a client that follows asks again. Pieces that are
+dropped meanwhile are skipped. Between two calls a reader holds no open file, only a position.
 
-Promises: a client that does not follow reads up to where the log ended when it asked, however fast it grows. The end is
-found from the end, by blocks; a time by halving; so a call costs a few blocks and what it answers, and a beginning at
-most the log once.
+Promises: without following, a client reads up to where the log ended at its request, however fast it grows. The end is
+searched backwards in blocks, a time by bisection. So a call costs a few blocks plus its answer, and the first call
+reads the log once at most.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BLOCK = 64 * 1024
 @dataclass(frozen=True)
 class LogQuery:
     follows: bool = False
-    previous: bool = False  # of the start before the present one
+    previous: bool = False  # of the previous start
     tail: int | None = None  # None: all lines
     since_ms: int | None = None
     timestamps: bool = False
@@ -38,7 +38,7 @@ class LogQuery:
 
 
 class NoLogYet(Exception):
-    """There is nothing to read; the message says why."""
+    """There is no log to read; the message says why."""
 
 
 def log_of(folder: PodFolder, container: str, query: LogQuery) -> LogReader:
@@ -70,14 +70,14 @@ Mark = tuple[tuple[int, int], ...]
 
 
 class LogSpot(NamedTuple):
-    """The files that change when there is something new for a reader; readers in the same place have the same spot."""
+    """The files that change when there is more to read; readers in the same place have equal spots."""
 
     piece: Path
     folder: Path
     record: Path | None
 
     def mark(self) -> Mark:
-        """What a look at them shows; equal as long as nothing came."""
+        """A fingerprint of the files, equal as long as nothing was written."""
         return tuple(_looks(path) for path in self if path is not None)
 
 
@@ -90,7 +90,9 @@ def _looks(path: Path) -> tuple[int, int]:
 
 
 class LogReader:
-    """``is_over``: whether nothing more will be written; asked anew each time. ``beside``: a file that then changes."""
+    """``is_over``: whether nothing more will be written; asked anew each time. ``beside``: a file that changes at the
+    end.
+    """
 
     def __init__(
         self, folder: Path, restart: int, query: LogQuery, is_over: Callable[[], bool], *, beside: Path | None = None
@@ -102,21 +104,21 @@ class LogReader:
         self._beside = beside
         self._left = query.limit_bytes
         self._at_line_start = True
-        self.bytes_read = 0  # from all files: what the reading has cost
+        self.bytes_read = 0  # from all files
         pieces = self._pieces()
         end = _LogPlace(pieces[-1], self._size(pieces[-1])) if pieces else _LogPlace(0, 0)
-        self._end = None if query.follows else end  # None: wherever that may be
+        self._end = None if query.follows else end  # None: no end
         self._place = self._first_place(pieces, end)
         self.is_done = self._left is not None and self._left <= 0
 
     def read(self) -> bytes:
-        """What there is, at most some kilobytes; empty: nothing at present, or for good if ``is_done``."""
+        """Return some kilobytes at most; empty: nothing at present, or for good if ``is_done``."""
         while not self.is_done:
             start, is_over = self._place, self._end is not None
             data = self._next()
             if not data and not is_over:
                 is_over = self._is_over()
-                data = self._next()  # what was written before that answer is not missed
+                data = self._next()  # after ``is_over``, so that nothing written before is missed
             if data:
                 shown = self._dated(data, start) if self._query.timestamps else data
                 return self._limited(shown)
@@ -134,7 +136,7 @@ class LogReader:
 
     @property
     def spot(self) -> LogSpot:
-        """Where something will change when there is more to read."""
+        """The spot that changes when there is more to read."""
         return LogSpot(self._path(self._place.piece), self._folder, self._beside)
 
     # --- where it is ---
@@ -151,12 +153,12 @@ class LogReader:
         return sorted(int(piece) for restart, piece, _ in parts if restart == str(self._restart))
 
     def _following(self) -> int | None:
-        """The piece after this one, once this one is read and will not grow any more."""
+        """Return the next piece, once this one is read and no longer grows."""
         later = [each for each in self._pieces() if each > self._place.piece]
         if not later or (self._end is not None and later[0] > self._end.piece):
             return None
         if self._size(self._place.piece) > self._place.offset:
-            return None  # the last of it came just before the next was begun
+            return None  # its last bytes came just before the next piece was begun
         return later[0]
 
     def _next(self) -> bytes:
@@ -169,7 +171,7 @@ class LogReader:
         return data
 
     def _block(self, piece: int, offset: int, size: int) -> bytes:
-        """As much of a piece as is there; nothing of one that is gone."""
+        """As much of a piece as exists; nothing of a dropped one."""
         if size <= 0:
             return b""
         with self._opened(piece, "log") as file:
@@ -207,7 +209,7 @@ class LogReader:
         return first
 
     def _since(self, pieces: list[int], since_ms: int, end: _LogPlace) -> _LogPlace:
-        """The first line that began then or later, as exactly as times are noted: none is missed."""
+        """The position of the first line at or after a time, as exact as times are recorded; no line is missed."""
         for piece in pieces:
             with self._opened(piece, "times") as file:
                 times = _Times(self, file)
@@ -218,7 +220,7 @@ class LogReader:
         return end
 
     def _line_from(self, pieces: list[int], place: _LogPlace, end: _LogPlace) -> _LogPlace:
-        """The beginning of a line, here or after."""
+        """The next beginning of a line, at this position or after it."""
         if place == (pieces[0], 0):
             return place
         before = place.piece - 1
@@ -240,7 +242,7 @@ class LogReader:
         return end.offset if piece == end.piece else self._size(piece)
 
     def _tail(self, pieces: list[int], lines: int, end: _LogPlace) -> _LogPlace:
-        """The beginning of the last so many lines; what follows the last line end is a line too."""
+        """The beginning of the last ``lines`` lines; bytes after the last line end count as a line too."""
         if lines == 0:
             return end
         is_last = True
@@ -261,7 +263,7 @@ class LogReader:
     # --- when it came ---
 
     def _entries(self, piece: int, begin: int, end: int) -> list[tuple[int, int]]:
-        """Offsets and times of what lies between two offsets of a piece."""
+        """The recorded offsets and times between two offsets of a piece."""
         with self._opened(piece, "times") as file:
             times = _Times(self, file)
             first = max(0, bisect_right(times, begin, key=lambda entry: entry[0]) - 1)
@@ -293,7 +295,7 @@ class LogReader:
 
 
 class _Times:
-    """The times of a piece as a sequence of (offset, milliseconds), read as far as they are looked at."""
+    """The times of a piece as a sequence of (offset, milliseconds), read on demand."""
 
     def __init__(self, reader: LogReader, file: int | None) -> None:
         self._reader, self._file = reader, file
@@ -318,7 +320,7 @@ class _Times:
 
 
 def _nth_from_end(data: bytes, number: int, stop: int) -> int:
-    """Where the last but ``number - 1`` line end before ``stop`` is, given that there are so many."""
+    """The position of the ``number``-th line end before ``stop``, counted backwards; there are that many."""
     for _ in range(number):
         stop = data.rfind(b"\n", 0, stop)
     return stop

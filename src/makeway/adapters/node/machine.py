@@ -1,7 +1,7 @@
-"""What this machine offers: cpu, memory, GPUs, as Node objects. Usually one; several share a machine by name.
+"""What this machine offers as Node objects: cpu, memory, GPUs. Usually one Node; several share a machine by name only.
 
-More than one Node makes sense where parts of a machine are to be told apart by label or taint, as flavors do: each has
-a capacity of its own, and nothing but that keeps them apart.
+Several Nodes make sense to give parts of a machine different labels or taints, as flavors do. Each has a capacity of
+its own; only the scheduler's accounting keeps them apart.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAME = re.compile(r"[^a-z0-9.-]")
 
 @dataclass(frozen=True)
 class Offer:
-    """One Node: what it has, and by what it is told from others."""
+    """One Node: its capacity, labels and taints."""
 
     name: str
     capacity: Mapping[str, Quantity]
@@ -56,16 +56,16 @@ class Offer:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What the agent of this machine is told."""
+    """The settings of this machine's agent."""
 
     root: Path  # where the folders of pods are
     offers: Sequence[Offer]
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     base: Mapping[str, str] = field(default_factory=dict)  # variables of every process
-    patience_ms: int = 10_000  # beyond its grace period; then a supervisor that has not ended its pod is killed
+    patience_ms: int = 10_000  # beyond the grace period; then a supervisor that has not ended its pod is killed
 
     def offer_of(self, pod: Pod) -> Offer:
-        """What the node offers that the pod is bound to."""
+        """What the node of the pod offers."""
         name = view(pod.spec, PodSpec).node_name
         return next((offer for offer in self.offers if offer.name == name), self.offers[0])
 
@@ -75,7 +75,7 @@ def own_name() -> str:
 
 
 def base_environment() -> dict[str, str]:
-    """Variables of this account that every process may need, and no others: what is secret stays here."""
+    """The variables of this account that every process may need, and no others: secrets stay here."""
     found = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     return {"PATH": os.defpath, **found}
 
@@ -94,7 +94,7 @@ def measured(gpus: Sequence[str]) -> dict[str, Quantity]:
 
 
 def memory_bytes() -> int:
-    """Of the machine, or of the control group that we are confined to."""
+    """The memory of the machine, or of the control group that limits us."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, ValueError):
         total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
@@ -102,7 +102,7 @@ def memory_bytes() -> int:
 
 
 def find_gpus() -> tuple[str, ...]:
-    """Their numbers, as ``nvidia-smi`` tells them; none where it is not there or does not answer."""
+    """The numbers of the GPUs, from ``nvidia-smi``; none if it is missing or does not answer."""
     try:
         told = subprocess.run(
             ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, check=True,
@@ -114,8 +114,8 @@ def find_gpus() -> tuple[str, ...]:
 
 
 def offers_of(wanted: Sequence[Offer], gpus: Sequence[str]) -> tuple[Offer, ...]:
-    """The Nodes to register: those that were asked for, else one with all there is. What one does not say of its
-    capacity is that of the machine; GPUs are dealt out in order, and more than there are may be claimed.
+    """The Nodes to register: those that were asked for, else one with everything. Capacity that a Node does not name is
+    the machine's. GPUs are dealt out in order; users may claim more than there are.
     """
     whole = measured(gpus)
     left = list(gpus)
@@ -125,7 +125,7 @@ def offers_of(wanted: Sequence[Offer], gpus: Sequence[str]) -> tuple[Offer, ...]
         count = capacity[GPU].nano // 10**9 if GPU in capacity else 0
         own = left[:count]
         left = left[count:]
-        own += [str(len(gpus) + n) for n in range(count - len(own))]  # claimed, not seen
+        own += [str(len(gpus) + n) for n in range(count - len(own))]  # claimed, not present
         found.append(replace(each, capacity=capacity, gpus=tuple(own)))
     return tuple(found)
 
@@ -144,7 +144,7 @@ def node_of(offer: Offer) -> Node:
 
 
 def node_status(offer: Offer, before: Raw, now_ms: int, *, is_ready: bool = True) -> Raw:
-    """The status as it should be; the beat of the heart is the Lease, so that it rarely changes."""
+    """The status as it should be. Heartbeats go to the Lease, so that the status rarely changes."""
     amounts = {name: str(amount) for name, amount in sorted(offer.capacity.items())}
     old: dict[str, Any] = msgspec.json.decode(before)
     status = "True" if is_ready else "False"

@@ -1,4 +1,4 @@
-"""What the agent reads of the Store: the pods of its nodes as they change, and what pods refer to."""
+"""What the agent reads of the Store: the pods of its nodes as they change, and the objects that pods refer to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Placed(msgspec.Struct):
 
 
 class _PodGlimpse(msgspec.Struct):
-    """As much of a pod as says where it runs."""
+    """The fields of a pod that say where it runs."""
 
     spec: _Placed = msgspec.field(default_factory=_Placed)
 
@@ -29,18 +29,18 @@ _GLIMPSES = msgspec.json.Decoder(_PodGlimpse)
 
 
 class PodFeed:
-    """The pods of some nodes, by uid. A watch that fell behind is begun anew, and what is gone by then is told."""
+    """The pods of some nodes, by uid. An expired watch is begun anew, and pods that are gone by then are reported."""
 
     def __init__(self, store: Store, nodes: set[str]) -> None:
         self._store = store
         self._nodes = nodes
         self._watch: Watch | None = None
-        self._uids: dict[tuple[str, str], str] = {}  # of the pods that are here
-        self.is_complete = False  # all there are have been told
-        self._unread: list[tuple[Stored, Exception]] = []  # nobody can say where they run
+        self._uids: dict[tuple[str, str], str] = {}  # of the pods on our nodes
+        self.is_complete = False  # all existing pods have been reported
+        self._unread: list[tuple[Stored, Exception]] = []  # their node is unknown
 
     def poll(self) -> Iterator[tuple[str, Stored | None]]:
-        """What has changed: uid and object, or None where it is gone."""
+        """Return the changes: uid and object, or None if the object is gone."""
         try:
             if self._watch is None:
                 yield from self._list()
@@ -56,7 +56,7 @@ class PodFeed:
                 yield from self._take(event.object, is_gone=event.type == "DELETED")
 
     def take_unread(self) -> list[tuple[Stored, Exception]]:
-        """Pods that could not be read since this was last asked; they are nobody's."""
+        """Return pods that could not be read since the last call; they belong to no node."""
         unread, self._unread = self._unread, []
         return unread
 
@@ -68,7 +68,7 @@ class PodFeed:
             return False
 
     def newest(self, stored: Stored | None) -> Stored | None:
-        """A pod as it is now, where a write met a newer one."""
+        """Return the pod as it is now, after a write that met a newer one."""
         if stored is None:
             return None
         try:
@@ -92,7 +92,7 @@ class PodFeed:
     def _take(self, each: Stored, *, is_gone: bool) -> Iterator[tuple[str, Stored | None]]:
         place = (each.namespace, each.name)
         before = self._uids.get(place)
-        if before is not None and before != each.uid:  # another of the same name
+        if before is not None and before != each.uid:  # another pod with the same name
             yield before, None
             del self._uids[place]
         if is_gone:
@@ -104,7 +104,7 @@ class PodFeed:
 
 
 class StoredSources:
-    """Secrets and ConfigMaps, as they are at the moment."""
+    """The present Secrets and ConfigMaps."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

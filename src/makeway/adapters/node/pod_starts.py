@@ -1,4 +1,4 @@
-"""How a pod comes to its supervisor: planned once what it needs is there, then asked for until it has begun."""
+"""How a pod gets its supervisor: it is planned once everything it needs exists, then requested until it has begun."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from makeway.api.objects.pods import PodStatus
 from makeway.core.model import Millis
 from makeway.runtime.workqueue import backoff_ms
 
-START_MS = 5000  # until a supervisor that did not begin is asked for again
-BUSY_MS = 20  # until the launcher is asked again that took no order
-MISSING_MS = 2000  # until something that was missing is looked for again
-ASKS_MAX = 3  # for one supervisor, of one zygote
+START_MS = 5000  # until a supervisor that did not begin is requested again
+BUSY_MS = 20  # until a busy launcher is asked again
+MISSING_MS = 2000  # until a missing object is looked up again
+ASKS_MAX = 3  # requests for one supervisor to one zygote
 ENDED = ("Succeeded", "Failed")
 
 
@@ -38,11 +38,11 @@ class PodStarts:
         self._sources = sources
 
     def start(self, local: LocalPod, now: Millis) -> None:
-        """Have it planned and asked for. One that has run, and whose folder is gone, is lost instead."""
+        """Plan the pod and request its supervisor. A pod that has run, and whose folder is gone, is lost instead."""
         assert local.stored is not None
         due = local.start_at if local.asked_at is None else Millis(local.asked_at + START_MS)
         if due is not None and now < due:
-            return  # it is on its way, or will be
+            return  # already requested, or not due yet
         pod: Pod = local.stored.value()
         status = view(pod.status, PodStatus)
         if status.phase in ENDED:
@@ -64,7 +64,7 @@ class PodStarts:
         self._pods.look_at(local, now + (START_MS if is_sent else BUSY_MS))
 
     def launch(self, local: LocalPod, now: Millis) -> bool:
-        """Ask for its supervisor; False: not now, ask again."""
+        """Request a supervisor; False: not possible now, ask again."""
         local.asks += 1
         if local.asks % ASKS_MAX == 0 and local.asked_at is not None:
             self.launcher.replace()  # it takes orders and does nothing
@@ -73,7 +73,9 @@ class PodStarts:
         return is_sent
 
     def take_ended(self, now: Millis) -> None:
-        """Supervisors have ended. One that has not begun is asked for again: at once, then after growing pauses."""
+        """Handle supervisors that have ended. One that has not begun is requested again: at once, then after growing
+        pauses.
+        """
         for path in self.launcher.ended():
             local = self._pods.by_uid.get(path.name)
             if local is None:

@@ -1,4 +1,4 @@
-"""What the agent writes: the status of a pod, and its removal. Of each pod one write is under way at a time."""
+"""The agent's writes: the status of a pod, and its removal. Each pod has at most one write under way."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class PodWrites:
         self._writer = writer
         self._feed = feed
         self._pods = pods
-        self._sent: dict[int, tuple[str, bool]] = {}  # without an answer: of which pod, whether a removal
+        self._sent: dict[int, tuple[str, bool]] = {}  # unanswered: uid, and whether it is a removal
         self._count = 0
 
     def next_at(self) -> Millis | None:
         return self._writer.next_at()
 
     def update_status(self, local: LocalPod, body: Pod, now: Millis) -> bool:
-        """Whether nothing had to be written."""
+        """Write the status if it differs from the stored one; True if they are equal."""
         assert local.stored is not None
         if msgspec.json.decode(body.status) == msgspec.json.decode(local.stored.value().status):
             return True
@@ -53,7 +53,7 @@ class PodWrites:
         self._writer.send(self._count, call, now)
 
     def take_answers(self, now: Millis) -> int:
-        """How many there were."""
+        """Handle the answers to writes; return how many there were."""
         answers = self._writer.answers(now)
         for answer in answers:
             uid, is_removal = self._sent.pop(answer.number, ("", False))

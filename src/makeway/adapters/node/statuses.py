@@ -1,6 +1,6 @@
-"""The status of a pod, from the record of its supervisor: phase, conditions, and how each container fares.
+"""The status of a pod, from the record of its supervisor: phase, conditions, container statuses.
 
-Pure: equal records give equal statuses. Conditions that others write are kept; a time of a condition changes only with
+Pure: equal records give equal statuses. Conditions of other writers are kept; the time of a condition changes only with
 its status.
 """
 
@@ -21,10 +21,10 @@ from makeway.api.objects.pods import Container, PodSpec
 from makeway.api.quantity import Time
 
 Tree = dict[str, Any]
-MESSAGE_BYTES_MAX = 1024  # why a container waits
-MESSAGES_BYTES_MAX = 256 * 1024  # of all containers: each is told the same, which names all of them
+MESSAGE_BYTES_MAX = 1024  # one container's reason for waiting
+MESSAGES_BYTES_MAX = 256 * 1024  # of all containers: each message names all missing objects
 SUPERVISOR_LOST, SUPERVISOR_STUCK, NODE_RESTARTED = "SupervisorLost", "SupervisorStuck", "NodeRestarted"
-CLOCKS_APART_MS = 1000  # what two clocks may differ by before one is put right by the other
+CLOCKS_APART_MS = 1000  # two clocks may differ by this much before times are corrected
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ def stuck_supervisor(at_ms: int) -> SupervisorLost:
 
 
 def dated(record: PodRecord, clock_ms: int) -> PodRecord:
-    """The record of a pod that has ended, with its times as told by a clock that is so much ahead of the machine's.
+    """Return the record of a pod that has ended, with times of a clock that is ``clock_ms`` ahead of the machine's.
 
-    Supervisors go by the time that it was when they began; controllers count from when a pod has ended (a back-off, a
-    time to live) by the server's clock, and must not wait because one of the two was set meanwhile.
+    A supervisor uses the wall time of its beginning. Controllers count from the end of a pod (back-off, time to live)
+    by the server's clock, and must not wait because one of the two clocks was set meanwhile.
     """
     apart = clock_ms - record.clock_ms
     if record.finished_ms is None or not record.clock_ms or abs(apart) < CLOCKS_APART_MS:
@@ -78,7 +78,7 @@ def _moved(end: Exit | None, ms: int) -> Exit | None:
 
 
 def status_of(pod: Pod, record: PodRecord, place: NodePlace, now_ms: int, lost: SupervisorLost | None = None) -> Raw:
-    """The whole status, made from the one that is stored. Changes whose time nobody noted have come ``now_ms``."""
+    """The whole status, made from the stored one. Changes without a recorded time get ``now_ms``."""
     spec = view(pod.spec, PodSpec)
     containers = {container.name: container for container in record.containers}
     if lost is not None:
@@ -105,7 +105,7 @@ def status_of(pod: Pod, record: PodRecord, place: NodePlace, now_ms: int, lost: 
 
 
 def waiting_status(pod: Pod, reason: str, message: str, at_ms: int) -> Raw:
-    """Of a pod that has not begun, and why not."""
+    """The status of a pod that has not begun, and why not."""
     spec = view(pod.spec, PodSpec)
     every = tuple(_all(spec))
     words = cut(message, min(MESSAGE_BYTES_MAX, MESSAGES_BYTES_MAX // max(1, len(every))))
@@ -173,7 +173,7 @@ def _terminated(end: Exit, name: str) -> Tree:
 
 
 def _ended_with(record: ContainerRecord, lost: SupervisorLost) -> ContainerRecord:
-    """How a container ended that nobody saw the end of; one that had ended before keeps its own end."""
+    """The end of a container whose end was not recorded; a container that had ended before keeps its own end."""
     if record.state == "ended":
         return record
     end = Exit(137, 9, lost.reason, "its end was not seen", record.started_ms, lost.at_ms)
@@ -189,7 +189,7 @@ def _ended_with(record: ContainerRecord, lost: SupervisorLost) -> ContainerRecor
 def _conditions(
     spec: PodSpec, records: Mapping[str, ContainerRecord], phase: str, has_ended: bool
 ) -> list[tuple[str, str, str, str]]:
-    """Type, status, reason, message."""
+    """The conditions as type, status, reason, message."""
     early = [records[init_container.name] for init_container in spec.init_containers if init_container.name in records]
     late = [each.name for each in early if not _is_through(each)]
     unready = [
@@ -236,7 +236,7 @@ def _merged(status: Raw, wanted: Iterable[tuple[str, str, str, str]], at_ms: int
 
 
 def qos_class(spec: PodSpec) -> str:
-    """Guaranteed, Burstable or BestEffort, by what containers say of cpu and memory."""
+    """Guaranteed, Burstable or BestEffort, from the containers' requests and limits of cpu and memory."""
     asked = [
         (each.resources.requests.get(name), each.resources.limits.get(name))
         for each in _all(spec)

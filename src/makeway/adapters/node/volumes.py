@@ -1,7 +1,7 @@
 """Volumes of a pod: folders that its containers find by a variable, ``MAKEWAY_VOLUME_<NAME>``.
 
-A process of this machine cannot be given a file system of its own, so that nothing appears at a mountPath; who wants
-one path for both worlds writes ``${MAKEWAY_VOLUME_DATA:-/data}``.
+A process of this machine cannot have a file system of its own, so a mountPath stays empty. A command that works in both
+worlds uses ``${MAKEWAY_VOLUME_DATA:-/data}``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class File:
 
 @dataclass(frozen=True)
 class Folder:
-    """A volume: where it is, and what is put there first."""
+    """A volume: its place, and its first content."""
 
     path: Path
     files: Mapping[str, File] = field(default_factory=dict)
     is_ours: bool = True  # we make it, and remove it with the pod
-    made: str = ""  # of one that is not ours: DirectoryOrCreate, FileOrCreate
+    made: str = ""  # for a folder that is not ours: DirectoryOrCreate, FileOrCreate
 
 
 def volume_variable(name: str) -> str:
@@ -45,9 +45,9 @@ def volume_variable(name: str) -> str:
 
 
 def folders_of(spec: PodSpec, namespace: str, pod: Path, sources: Sources) -> dict[str, Folder]:
-    """By the name of the volume. Those of a sort that we do not serve are left out. Raises NotThere."""
+    """The folders by the name of the volume. Unsupported types of volumes are left out. Raises NotThere."""
     for each in spec.volumes:
-        if not is_label(each.name):  # it was stored before this was refused
+        if not is_label(each.name):  # stored before such names were refused
             raise NotThere(f'the volume name "{each.name}" cannot name a folder', WAITS_FOR_MOUNT)
     found = {volume.name: _folder(volume, namespace, pod / VOLUMES / volume.name, sources) for volume in spec.volumes}
     return {name: folder for name, folder in found.items() if folder is not None}
@@ -98,7 +98,7 @@ def _files(
 
 
 def _inside(path: str) -> str:
-    """A path that does not lead out of its folder."""
+    """Return a path that does not lead out of its folder."""
     pure = PurePosixPath(path)
     if not is_inside(path) or not pure.parts:
         raise NotThere(f'the path "{path}" leads out of its volume', WAITS_FOR_MOUNT)
@@ -106,7 +106,7 @@ def _inside(path: str) -> str:
 
 
 def make(folder: Folder) -> None:
-    """Put it where it belongs. Raises NotThere where the machine does not allow it."""
+    """Make the folder and its content. Raises NotThere if the machine does not allow it."""
     try:
         if folder.made == "FileOrCreate":
             folder.path.touch()
@@ -119,7 +119,7 @@ def make(folder: Folder) -> None:
 
 
 def _make_ours(folder: Folder) -> None:
-    """Step by step from the pod's folder: where a link lies, it goes no further."""
+    """Make the folder step by step from the pod's folder; a link on the way ends it."""
     with ExitStack() as opened:
         pod = os.open(folder.path.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         opened.callback(os.close, pod)
@@ -134,7 +134,7 @@ def _make_ours(folder: Folder) -> None:
 
 
 def _entered(place: int, name: str, opened: ExitStack) -> int:
-    """The folder of this name, made where it is missing."""
+    """Open the folder of this name, made if it is missing."""
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=place)
     found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)

@@ -1,10 +1,10 @@
-"""What must hold in every run, each a plain sentence, judged on the stored objects alone.
+"""The promises that hold in every run, each a plain sentence, checked on the stored objects alone.
 
-A ``Witness`` has a watch of its own that knows no faults. It follows every revision of the objects, so that what was
-wrong for an instant is seen too: an admission for which there was no quota, a workload that was given quota twice.
-``at_rest`` asks the questions of the end: nothing waits that could be admitted, and nothing is half done.
+A ``Witness`` has a watch of its own without faults. It follows every revision of the objects, so that it also sees a
+short violation: an admission without quota, a workload that holds quota twice. ``at_rest`` checks the end of a run:
+nothing waits that could be admitted, and nothing is half done.
 
-Not here: whether the engine's own books agree with the objects (``runtime.recount.recount``).
+Not here: whether the engine's own accounting agrees with the objects (``runtime.recount.recount``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIGURING = ("ClusterQueue", "Cohort", "ResourceFlavor")
 
 
 class Broken(NamedTuple):
-    """A promise that was not kept."""
+    """A broken promise."""
 
     promise: str
     subject: str
@@ -52,14 +52,14 @@ class Witness:
         self._watches = [(kind, store.watch(kind)) for kind in self._kinds]
         self._objects: dict[str, dict[Ref, Any]] = {kind.name: {} for kind in self._kinds}
         self._tree = QuotaTree(UndoLog())
-        self._is_outdated = False  # the tree, by changes since the last charge or question
+        self._is_outdated = False  # the tree lacks changes since the last charge or question
         self._held: dict[Ref, tuple[str, dict[FR, int]]] = {}
         self.broken: list[Broken] = []
         self.admissions = 0
         self.evictions: dict[str, int] = {}  # by workload
 
     def look(self) -> None:
-        """Take in all revisions since the last call, in their order."""
+        """Read all revisions since the last call, in order."""
         events: list[tuple[int, Kind, WatchEvent]] = []
         for kind, watch in self._watches:
             while batch := watch.poll():
@@ -97,7 +97,7 @@ class Witness:
                 self._tree.charge_all(self._tree.queues[queue], usage)
 
     def _find(self, kind: str, name: str) -> Any | None:
-        return self._objects[kind].get(Ref(kind, "", name))
+        return self._objects[kind].get(Ref.named(kind, "", name))
 
     def _workload(self, revision: int, ref: Ref, before: Any, after: Any) -> None:
         held = self._held.get(ref)
@@ -145,7 +145,7 @@ class Witness:
     # --- the end ---
 
     def at_rest(self, store: Store, policy: Policy, now: Millis) -> list[Broken]:
-        """What is wrong with a Store in which nothing will happen any more."""
+        """Return what is wrong with a Store in which nothing will change any more."""
         self.look()
         objects = [each.value() for kind in watched_kinds() for each in store.list(kind).items]
         found = list(self.broken)
@@ -155,7 +155,7 @@ class Witness:
 
 
 def _could_go_on(state: State, now: Millis, limit: int) -> Iterator[Broken]:
-    """Cycles as a new engine would carry them out, until every head was looked at."""
+    """Run cycles as a new engine would, until every head was considered; yield a workload that could go on."""
     for _ in range(limit):
         plan = decide(state, now)
         if not plan.verdicts:

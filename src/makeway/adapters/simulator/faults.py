@@ -1,13 +1,13 @@
-"""What goes wrong, as data: named points, each with a chance, drawn from a seed; what fired is counted.
+"""Faults as data: named points, each with a probability, drawn from a seed; every fault that fired is counted.
 
-A profile says which points are on and how often each fires, in thousandths. The dice are thrown in the order in which
-the run comes to its points, so equal seeds give equal faults. A report tells which points never fired: a fault that
-never happens tests nothing.
+A profile lists its points and how often each fires, in thousandths. Dice are thrown in the order in which the run
+reaches the points, so equal seeds give equal faults. A report lists points that never fired: a fault that never happens
+tests nothing.
 
-Around a Store: watches that are late, doubled, out of order, or break and lose what they had not told. Around its
-writes: conflicts, failures and time-outs (applied or not), slow answers, and the end of the engine before or after
-any single write. Around the engine: restarts between two steps, a clock that jumps, and a machine whose clock is set.
-Within it: objects that lowering, a controller or the cycle cannot handle for a while (0081).
+Around a Store: watches that are late, duplicated, out of order, or break and lose pending events. Around its writes:
+conflicts, failures and time-outs (applied or not), slow answers, and the end of the engine before or after any write.
+Around the engine: restarts between two steps, a clock that jumps, and a machine whose clock is set. Within it: objects
+that lowering, a controller or the cycle cannot handle for a while (0081).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LATE_MS_MAX = 20_000
 SLOW_MS_MAX = 30_000
 CLOCK_STEP_MS_MAX = 600_000
 CLOCK_SET_MS_MAX = 365 * 24 * 3_600_000
-UNREADABLE_MS_MAX = 20_000  # less than the time after which what is set aside is tried again by itself
+UNREADABLE_MS_MAX = 20_000  # less than the time after which an object that was set aside is tried again
 
 POINTS: Mapping[str, str] = {
     "watch.delayed": "an event comes late",
@@ -71,11 +71,11 @@ class Crashed(Exception):
 
 
 class Unreadable(Exception):
-    """An object that was to be handled cannot be."""
+    """An object that the engine cannot handle for a while."""
 
 
 class Faults:
-    """The seeded dice of one run, and which points have fired."""
+    """The seeded dice of one run, and the points that have fired."""
 
     def __init__(self, seed: int, chances: Mapping[str, int]) -> None:
         unknown = sorted(set(chances) - set(POINTS))
@@ -83,10 +83,10 @@ class Faults:
             raise ValueError(f"no such fault point: {', '.join(unknown)}; there are {', '.join(POINTS)}")
         self._dice = random.Random(f"faults {seed}")
         self._chances = dict(chances)
-        self.until: Millis | None = None  # from then on nothing goes wrong any more
+        self.until: Millis | None = None  # after this time there are no more faults
         self.now: Callable[[], Millis] = lambda: Millis(0)
         self.fired: dict[str, int] = dict.fromkeys(POINTS, 0)
-        self._unreadable: dict[tuple[str, Ref], Millis] = {}  # the part and the object, and until when
+        self._unreadable: dict[tuple[str, Ref], Millis] = {}  # part and object -> until when
 
     @classmethod
     def of_profile(cls, seed: int, profile: str) -> Faults:
@@ -101,22 +101,22 @@ class Faults:
         self.fired[point] += 1
         return True
 
-    def probe(self, part: str, whom: Ref) -> None:
+    def probe(self, part: str, ref: Ref) -> None:
         """``part`` of the engine is about to handle an object. Raises Unreadable, then and for a while after it."""
-        until = self._unreadable.get((part, whom))
+        until = self._unreadable.get((part, ref))
         if until is None and self.fires(f"unreadable.{part.partition('.')[0]}"):
-            until = self._unreadable[part, whom] = Millis(self.now() + self.span(UNREADABLE_MS_MAX))
+            until = self._unreadable[part, ref] = Millis(self.now() + self.span(UNREADABLE_MS_MAX))
         if until is None:
             return
         if self.now() < until:
             raise Unreadable(f"it cannot be read until {until}")
-        del self._unreadable[part, whom]
+        del self._unreadable[part, ref]
 
     def span(self, most: int) -> Millis:
         return Millis(self._dice.randrange(1, most))
 
     def never_fired(self) -> list[str]:
-        """Points that are on and did not fire."""
+        """The points of the profile that did not fire."""
         return [name for name in POINTS if self._chances.get(name, 0) and not self.fired[name]]
 
 
@@ -124,9 +124,9 @@ class Faults:
 
 
 class FaultyStore:
-    """Another Store's lists and watches, with faults; its other calls are passed on as they are.
+    """The lists and watches of another Store, with faults; other calls are passed on unchanged.
 
-    It is an actor too: the driver asks it when an event that is late will come.
+    It is an actor too: the driver asks it when the next late event arrives.
     """
 
     def __init__(self, store: Store, faults: Faults) -> None:
@@ -138,7 +138,7 @@ class FaultyStore:
         return getattr(self._store, name)
 
     def latest(self, kind: Kind) -> int | None:
-        return None  # what a watch has not told yet is not known
+        return None  # events that are not delivered yet are not known
 
     def list(
         self, kind: Kind, namespace: str | None = None, *, labels: Selector = (), limit: int = 0, token: str = ""
@@ -158,7 +158,7 @@ class FaultyStore:
         return self._watches[-1]
 
     def forget_watches(self) -> None:
-        """The engine that had them is gone."""
+        """Forget all watches: their engine is gone."""
         self._watches.clear()
 
     def step(self, now: Millis) -> bool:
@@ -227,7 +227,7 @@ class FaultyWriter:
     def __init__(self, store: Store, faults: Faults) -> None:
         self._store = store
         self._faults = faults
-        self._answers: list[tuple[Millis, int, WriteAnswer | Call]] = []  # a call: it is yet to be made
+        self._answers: list[tuple[Millis, int, WriteAnswer | Call]] = []  # a Call is not sent yet
 
     def send(self, number: int, call: Call, now: Millis) -> None:
         fires = self._faults.fires

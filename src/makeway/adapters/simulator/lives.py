@@ -1,12 +1,11 @@
-"""What became of every workload: when it had quota, when it ran, what made it leave, and what that cost.
+"""The history of every workload: when it had quota, when it ran, why it was evicted, and what that cost.
 
-``World`` tells what it sees, in the order in which it happened; ``recorded`` answers at any time with plain values.
+``World`` reports what it sees, in the order in which it happened; ``recorded`` returns plain values at any time.
 
-Promises: memory grows with the workloads and with what happened to them, not with the time that passes; nothing is
-read from the texts of messages.
+Promises: memory grows with the workloads and their events, not with the time that passes; message texts are not parsed.
 
-Stored times are whole seconds. What is told in the very second of its stored time happened at the millisecond at
-which it is told; what is told later was there before, and happened at its stored time (``moment``).
+Stored times are whole seconds. An event that is reported in the second of its stored time happened at the millisecond
+of the report; an event that is reported later happened at its stored time (``moment``).
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from makeway.core.model import FR, FlavorName, Millis, ResourceName, Usage, Work
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """A time with quota, and how much of it. Where the amount changes, one spell ends and the next begins."""
+    """A time with a constant amount of quota. When the amount changes, one spell ends and the next begins."""
 
     began_at: Millis
-    ended_at: Millis | None  # None: it still has it
+    ended_at: Millis | None  # None: it still holds the quota
     usage: Usage
 
 
@@ -36,7 +35,7 @@ class PastEviction:
     """An eviction."""
 
     at: Millis
-    by: str  # the workload that made it leave; "": nobody, or not known
+    by: str  # the preempting workload; "": none, or unknown
     reason: str
     why: str = ""  # the shares that decided it, in words
 
@@ -44,19 +43,19 @@ class PastEviction:
 @dataclass(frozen=True, slots=True)
 class Life:
     workload: WorkloadKey
-    queue: str  # its ClusterQueue; "": none was ever known
+    queue: str  # its ClusterQueue; "": never known
     priority: int
     created_at: Millis
     spells: tuple[Spell, ...] = ()
     evictions: tuple[PastEviction, ...] = ()
-    ran_ms: int = 0  # all of it, also what was lost
+    ran_ms: int = 0  # in total, also lost work
     lost_ms: int = 0
     finished_at: Millis | None = None
     gone_at: Millis | None = None  # deleted before it finished
-    parent: str = ""  # of an Option: the workload it is a part of, which has a life of its own
+    parent: str = ""  # of an Option: the workload that it is a part of, which has a life of its own
 
     def waited_ms(self, until: Millis) -> int:
-        """The time without quota, from its creation to its end, or to ``until`` where it has not ended."""
+        """The time without quota, from its creation to its end, or to ``until`` if it has not ended."""
         ends = [each for each in (self.finished_at, self.gone_at) if each is not None]
         last = min(ends, default=until)
         held = sum((last if each.ended_at is None else each.ended_at) - each.began_at for each in self.spells)
@@ -87,7 +86,7 @@ class GlimpseStatus(Wire, frozen=True):
 
 @ready
 class Glimpse(Wire, frozen=True):
-    """A Workload without its pod templates, which are not needed here."""
+    """The fields of a Workload that matter here; its pod templates do not."""
 
     metadata: ObjectMeta = made(ObjectMeta)
     spec: GlimpseSpec = made(GlimpseSpec)
@@ -120,14 +119,14 @@ class Glimpse(Wire, frozen=True):
         return is_true(self.status.conditions, condition)
 
     def since(self, condition: str, now: Millis) -> Millis:
-        """When a condition became what it is."""
+        """When a condition got its present status."""
         found = find(self.status.conditions, condition)
         return moment(None if found is None else found.last_transition_time, now)
 
     def usage(self) -> dict[FR, int]:
-        """What it holds: its assignment, less the share of pods that no longer need it (S-1.8)."""
+        """The quota it holds: its assignment, without pods that no longer need it (S-1.8)."""
         admission = self.status.admission
-        if admission is None or self.is_parent:  # what its Options hold is theirs
+        if admission is None or self.is_parent:  # its Options hold the quota
             return {}
         reclaimed = {each.name: each.count for each in self.status.reclaimable_pods}
         counts = {each.name: each.count for each in self.spec.pod_sets}
@@ -146,7 +145,7 @@ class Glimpse(Wire, frozen=True):
 
 
 def moment(stored: Time | None, now: Millis) -> Millis:
-    """When something happened that is reported ``now``, by the time that is stored with it."""
+    """The time of an event that is reported ``now``, from its stored time."""
     if stored is None or now - stored.millis < 1000:
         return now
     return Millis(stored.millis)
@@ -184,7 +183,7 @@ class _Record:
         return bool(self.spells) and self.spells[-1].ended_at is None
 
     def hold(self, usage: Mapping[FR, int] | None, since: Millis, now: Millis) -> None:
-        """Close the open spell unless it goes on unchanged, and open one where quota is held."""
+        """Close the open spell unless it goes on unchanged, and open one if quota is held."""
         last = self.spells[-1] if self.spells and self.spells[-1].ended_at is None else None
         if last is not None:
             if last.usage == usage:
@@ -203,24 +202,24 @@ class _Record:
 
 
 class Lives:
-    """The record of all workloads that ever were."""
+    """The history of all workloads that ever existed."""
 
     def __init__(self) -> None:
         self._records: list[_Record] = []
-        self._by_key: dict[WorkloadKey, _Record] = {}  # of those of one name the latest
-        self._notes: dict[WorkloadKey, _Note] = {}  # for what it was asked to leave, until that is seen
+        self._by_key: dict[WorkloadKey, _Record] = {}  # the latest of those with one name
+        self._notes: dict[WorkloadKey, _Note] = {}  # reasons of evictions that were requested but not seen yet
 
     def __len__(self) -> int:
         return len(self._records)
 
     def recorded(self, until: Millis) -> list[Life]:
-        """All lives by workload, those of one name in their order; one that still runs has run until ``until``."""
+        """Return all lives by workload, those of one name in order; one that still runs has run until ``until``."""
         return [each.life(until) for each in sorted(self._records, key=lambda each: each.key)]
 
     # --- told by the world ---
 
     def see(self, glimpse: Glimpse, queue: str, now: Millis, *, parent: str = "") -> None:
-        """A Workload as it is now. ``queue`` is the ClusterQueue of its LocalQueue, as far as that is known."""
+        """A Workload as it is now. ``queue`` is the ClusterQueue of its LocalQueue, if that is known."""
         record = self._record(glimpse, now)
         record.priority = glimpse.spec.priority or 0
         record.parent = parent or record.parent
@@ -231,7 +230,7 @@ class Lives:
         evicted = glimpse.says("Evicted")
         if evicted and not record.evicted and (record.holds or glimpse.says("QuotaReserved")):
             record.evictions.append(self._departure(glimpse, now))
-        elif record.evicted and not evicted:  # what was asked again in the meantime was under way already
+        elif record.evicted and not evicted:  # a request that came in the meantime had no effect
             self._notes.pop(record.key, None)
         record.evicted = evicted
         if glimpse.says("Finished"):
@@ -243,7 +242,7 @@ class Lives:
             record.hold(usage, glimpse.since("QuotaReserved", now), now)
 
     def gone(self, key: WorkloadKey, uid: str, now: Millis) -> None:
-        """It was deleted. What has finished before stays finished."""
+        """The Workload was deleted. If it had finished before, it stays finished."""
         record = self._by_key.get(key)
         if record is not None and record.uid == uid and record.finished_at is None:
             record.hold(None, now, now)
@@ -257,7 +256,7 @@ class Lives:
             record.running_since = at
 
     def stopped(self, key: WorkloadKey, lost_ms: int, at: Millis) -> None:
-        """Its pods no longer run, and of their work this much is lost."""
+        """Its pods no longer run, and this much work is lost."""
         record = self._by_key.get(key)
         if record is not None and record.running_since is not None:
             record.ran_ms += at - record.running_since
@@ -267,7 +266,7 @@ class Lives:
     # --- told by the engine ---
 
     def preempted(self, victim: WorkloadKey, by: WorkloadKey, reason: str, at: Millis, why: str = "") -> None:
-        """``by`` asks ``victim`` to leave. May be told before the eviction is seen, or after it."""
+        """``by`` evicts ``victim``. The call may come before or after the eviction is seen."""
         record = self._by_key.get(victim)
         last = record.evictions[-1] if record is not None and record.evictions else None
         if record is not None and last is not None and last.at >= at and not last.by:
@@ -280,7 +279,7 @@ class Lives:
         evicted, preempted = find(conditions, "Evicted"), find(conditions, "Preempted")
         reason = "" if evicted is None else evicted.reason
         at = glimpse.since("Evicted", now)
-        if reason != "Preempted":  # a wish to preempt it may have failed before
+        if reason != "Preempted":  # an earlier attempt to preempt it may have failed
             return PastEviction(at, "", reason)
         note = self._notes.pop(glimpse.key, None)
         if note is not None:

@@ -1,7 +1,7 @@
-"""A simulated installation: the real engine over a Store in memory, with a world around it, in virtual time.
+"""A simulated installation: the real engine over a Store in memory, with a simulated world, in virtual time.
 
-The engine is the one that serves. What differs is where time comes from, that jobs end by their annotations, and that
-things may be made to go wrong. Equal inputs and seeds give equal journals, byte for byte.
+The engine is the same as in the server. The differences: virtual time, jobs that end as their annotations say, and
+optional faults. Equal inputs and seeds give equal journals, byte for byte.
 """
 
 from __future__ import annotations
@@ -48,42 +48,42 @@ from makeway.runtime.steady import SteadyClock
 from makeway.runtime.virtual import Actor, Virtual, VirtualClock
 
 HISTORY = 50_000
-SHOWN = 3  # workloads that a warning names
-Linger = Callable[[Any], int]  # how long after its eviction a workload without an owner is gone, in ms
+SHOWN = 3  # workloads named in a warning
+Linger = Callable[[Any], int]  # how long after its eviction a workload without an owner is removed, in ms
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """What a run is made of, beside its objects."""
+    """The parameters of a run, beside its objects."""
 
     policy: Policy = field(default_factory=Policy.default)
-    eviction_ms: int = 0  # how long it takes to stop what was evicted
-    linger: Linger | None = None  # the same, by workload; None: eviction_ms for all
+    eviction_ms: int = 0  # the time that evicted work needs to stop
+    linger: Linger | None = None  # the same by workload; None: eviction_ms for all
     seed: int = 0
     faults: Faults | None = None
-    careful: bool = False  # whether our own writes are validated like those of strangers
-    metrics: bool = False  # whether they are counted
-    figures_ms: int = INTERVAL_MS  # how often the figures of a queue are written at most
+    careful: bool = False  # our own writes are validated like those of other clients
+    metrics: bool = False  # whether they are collected
+    figures_ms: int = INTERVAL_MS  # the least time between two updates of a queue's status
 
 
 def was_meant(error: Exception) -> bool:
-    """Whether an object is set aside for this error: only a fault that was drawn is; any other error ends the run."""
+    """Whether an object is set aside for this error: only for a fault that was drawn; any other error ends the run."""
     return isinstance(error, Unreadable)
 
 
 class Restarting:
-    """The engine as an actor. It may end at any point and begin anew from what is stored; its clock may jump."""
+    """The engine as an actor. It may end at any point and restart from the stored objects; its clock may jump."""
 
     def __init__(self, make: Callable[[], Engine], faults: Faults | None, world: Clock) -> None:
         self._make = make
         self._faults = faults
         self._skew = 0
         self._world = world  # the true time
-        self._set_by = 0  # what the machine's clock is ahead of it
+        self._set_by = 0  # the machine's clock minus the true time
         self._steady = self._new_clock(None)
         self.engine = make()
         self.restarts = 0
-        self._before = (0, 0, 0)  # cycles, decisions and writes of engines that are no more
+        self._before = (0, 0, 0)  # cycles, decisions and writes of earlier engines
 
     def step(self, now: Millis) -> bool:
         if self._faults is not None:
@@ -105,11 +105,11 @@ class Restarting:
         self.restarts += 1
 
     def _new_clock(self, not_before: Millis | None) -> SteadyClock:
-        """As a server that is started has it."""
+        """The clock of a restarted server."""
         return SteadyClock(lambda: (self._world() + self._set_by) * 10**6, lambda: self._world() * 10**6, not_before)
 
     def _ahead(self) -> int:
-        """Of the true time, the engine's."""
+        """The engine's clock minus the true time."""
         return 0 if self._faults is None else self._steady() - self._world() + self._skew
 
     def _jump(self) -> None:
@@ -139,7 +139,7 @@ class Restarting:
 
 
 class Simulation:
-    """``objects`` are there from the beginning, those of ``source`` too; its arrivals come at their time."""
+    """``objects`` exist from the beginning, like the objects of ``source``; its arrivals come at their times."""
 
     def __init__(
         self, settings: SimulationSettings, source: Source, *, objects: Iterable[Any] = (),
@@ -172,14 +172,14 @@ class Simulation:
             self.world,
             self.engine,
             *others,
-        ]  # what ends now has ended when we decide
+        ]  # work that ends now has ended before the decisions
         if self._view is not None:
             actors.append(self._view)
         self.driver = Virtual(self.clock, actors, watching)
 
     def _make(self) -> Engine:
         settings = self.settings
-        self.metrics = MetricsRegistry() if settings.metrics else None  # they begin anew with the engine
+        self.metrics = MetricsRegistry() if settings.metrics else None  # they start again with each engine
         linger = settings.linger or (lambda workload: settings.eviction_ms)
         react = standard(linger, settings.figures_ms)
         if self._view is None or settings.faults is None:
@@ -203,7 +203,7 @@ class Simulation:
             self.world.lives.preempted(victim, by, entry.reason, self.clock.now, why)
 
     def run(self, until: Millis | None = None) -> None:
-        """Go on until ``until``, or until nothing will happen any more."""
+        """Go on until ``until``, or until nothing more will happen."""
         self.until = until
         self.driver.run(until)
 
@@ -236,17 +236,17 @@ class Simulation:
         )
 
     def _ended_at(self, lives: Sequence[Life]) -> Millis:
-        """When the last of them finished, if all have: what is done after that is only told."""
+        """The time at which the last workload finished, if all have; only status updates come after that."""
         ends = [each.finished_at for each in lives]
         if self.until is None and ends and None not in ends:
             return max(at for at in ends if at is not None)
         return self.clock.now
 
     def warnings(self) -> list[str]:
-        """What of the input makes the result worse than it need be, queue by queue.
+        """Warnings about input that makes the result worse, queue by queue.
 
-        That is so where ``minAdmitDuration`` is shorter than the checkpoint interval that workloads declare: a turn may
-        then end before anything of it is saved.
+        That is so if ``minAdmitDuration`` is shorter than the checkpoint interval that workloads declare: a turn may
+        then end before any of its work is saved.
         """
         if not self.settings.policy.gates.time_based_same_priority_preemption:
             return []
@@ -259,7 +259,7 @@ class Simulation:
         return [_saves_too_seldom(name, least[name], slow[name]) for name in sorted(slow)]
 
     def _checkpoints(self) -> Iterator[tuple[QueueName, str, int]]:
-        """By ClusterQueue, every job and Workload so far that says how often it saves its work, in milliseconds."""
+        """The checkpoint intervals of jobs and Workloads so far, by ClusterQueue, in milliseconds."""
         queues = {
             (each.metadata.namespace, each.metadata.name): QueueName(each.spec.cluster_queue)
             for each in self._there
@@ -275,22 +275,22 @@ class Simulation:
                 continue
             name = each.spec.queue_name if isinstance(each, Workload) else meta.labels.get(QUEUE_LABEL, "")
             queue = queues.get((meta.namespace, name))
-            with suppress(ValueError):  # readers of files refuse it
+            with suppress(ValueError):  # a bad value in a file is refused on reading
                 interval = span_of(meta.annotations, CHECKPOINT_INTERVAL, 1)
                 if queue is not None and interval is not None:
                     yield queue, f"{meta.namespace}/{meta.name}", interval
 
     def broken(self) -> list[Broken]:
-        """The promises that this run has not kept; ask it at rest."""
+        """The promises that this run has broken; to be called at rest."""
         assert self.witness is not None, "it was not watched"
         return self.witness.at_rest(self.store, self.settings.policy, self.clock.now)
 
 
 def _saves_too_seldom(queue: str, turn_ms: int, slow: Sequence[tuple[int, str]]) -> str:
     turn = span(turn_ms, exact=True)
-    who = ", ".join(f"{name} ({span(-interval, exact=True)})" for interval, name in sorted(slow)[:SHOWN])
+    names = ", ".join(f"{name} ({span(-interval, exact=True)})" for interval, name in sorted(slow)[:SHOWN])
     more = f" and {len(slow) - SHOWN} more" if len(slow) > SHOWN else ""
     return (
-        f"minAdmitDuration of ClusterQueue {queue}, {turn}, is shorter than the checkpoint interval of {who}{more}: "
+        f"minAdmitDuration of ClusterQueue {queue}, {turn}, is shorter than the checkpoint interval of {names}{more}: "
         f"all work of a turn that ends after {turn} is lost"
     )

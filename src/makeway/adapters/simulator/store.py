@@ -1,9 +1,9 @@
-"""A Store in memory, true to the real API: what a Kubernetes API server would answer, without one.
+"""A Store in memory that answers as a Kubernetes API server would.
 
-The rules are those of ``runtime.stores.rules``, which the embedded server follows too. Equal calls give equal objects,
+The rules are those of ``runtime.stores.rules``, which the embedded server uses too. Equal calls give equal objects,
 byte for byte.
 
-Promises: the Store conformance suite. Not here: faults (``faults`` puts them around any Store). One thread at a time.
+Promises: the Store conformance suite. Not here: faults (``faults`` wraps them around any Store). One thread at a time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from makeway.runtime.stores.rules import Admission, ReadBody, StoreRules, refuse
 
 
 class MemoryStore(StoreRules):
-    """See ``runtime.ports.Store``. What only this one has: ``load``, ``define``, and a seed for its names.
+    """See ``runtime.ports.Store``. In addition: ``load``, ``define``, and a seed for its names.
 
-    ``history``: how many revisions a watch or a list may fall behind before it expires. The rest is told at
+    ``history``: how many revisions a watch or a list may fall behind before it expires. For the rest see
     ``StoreRules``.
     """
 
@@ -42,7 +42,7 @@ class MemoryStore(StoreRules):
         self._defined: dict[tuple[str, str], Kind] = {}  # by apiVersion and name
 
     def define(self, kind: Kind) -> None:
-        """Keep objects of one more kind, as a CustomResourceDefinition adds it."""
+        """Store objects of one more kind, as a CustomResourceDefinition adds it."""
         self._defined[kind.api_version, kind.name] = kind
 
     def _read(self, body: Body) -> ReadBody:
@@ -58,11 +58,11 @@ class MemoryStore(StoreRules):
         return super()._is_gone(reference, dependent)
 
     def load(self, bodies: Iterable[Body]) -> None:
-        """Put objects in as they are, with their status, uid and creationTimestamp where they have them.
+        """Add objects as they are, with their status, and with uid and creationTimestamp if they have them.
 
-        For the beginning of a simulation, from files or from the state of another store: a namespace that is not
-        named is ``default``, as kubectl reads files, and objects whose owners are not there stay. Raises Invalid
-        and AlreadyExists at the first that is not taken; those before it are in.
+        For the beginning of a simulation, from files or from the state of another store: a missing namespace is
+        ``default``, as kubectl reads files, and objects whose owners are missing stay. Raises Invalid and AlreadyExists
+        at the first refused object; those before it are stored.
         """
         for body in bodies:
             written = self._read(body)

@@ -1,4 +1,4 @@
-"""Equals that take turns and get nowhere: a run that would never end is noticed."""
+"""Detects a run that would never end, because equal workloads take turns without progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from makeway.core.model import Millis, WorkloadKey
 from makeway.runtime.journal import JournalEntry
 from makeway.runtime.ports import NotFound
 
-TURNS_MAX = 20  # of each workload that has quota, while none gets any further; more would be the same again
+TURNS_MAX = 20  # of each workload that has quota, without progress of any; more would be the same again
 STARTING_MS_MAX = 3_600_000  # from quota to work; a workload that takes longer waits for something that does not come
 
 
@@ -23,18 +23,18 @@ class GoesRound(Exception):
 
 
 class Turns:
-    """Notices that a run would never end: all have come, and those that have quota take turns and get nowhere.
+    """Detects a run that would never end: all workloads have arrived, and those with quota take turns without progress.
 
-    That is so when, since somebody last came, finished or kept a part of its work, somebody was evicted ``TURNS_MAX``
-    times, and nobody has quota who is on the way to its end: each has no run time, was evicted as often itself, or
-    should be done by now. It looks seldom, the next time after a quarter more evictions than there were.
+    Progress is an arrival, an end, or saved work. The run is endless if some workload was evicted ``TURNS_MAX`` times
+    since the last progress, and no workload with quota will end: each has no run time, was evicted as often itself, or
+    should have ended by now. The check is rare: the next one comes after a quarter more evictions.
     """
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._evictions = 0
         self._due = 2 * TURNS_MAX
-        self._since: int = 0  # somebody got further
+        self._since: int = 0  # the last progress
         self._kept_ms: dict[WorkloadKey, int] = {}
         simulation.journal.listeners.append(self._heard)
 
@@ -56,7 +56,7 @@ class Turns:
             raise GoesRound
 
     def _note_kept(self, life: Life, now: Millis) -> None:
-        """What it has kept of its work, without what it may yet lose; it counts if it brings it nearer to its end."""
+        """Note the saved work of a workload, without what it may yet lose; it is progress if less work is left."""
         kept_ms = life.ran_ms - life.lost_ms - (0 if (began := _holds_since(life)) is None else now - began)
         if kept_ms > self._kept_ms.get(life.workload, 0):
             self._kept_ms[life.workload] = kept_ms
@@ -98,5 +98,5 @@ def _holds_since(life: Life) -> Millis | None:
 
 
 def job_of(meta: ObjectMeta) -> str:
-    """The Job that a Workload was made of; "": none."""
+    """The Job that a Workload was made for; "": none."""
     return next((ref.name for ref in meta.owner_references if ref.controller and ref.kind == "Job"), "")

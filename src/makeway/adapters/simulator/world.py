@@ -1,17 +1,17 @@
-"""The world around the engine: work that runs, ends, and is stopped, written as nodes and job controllers would.
+"""The world around the engine: work that runs, ends and stops, with the writes of nodes and job controllers.
 
-An actor beside the engine: it sees the store through its own watches, and writes only what belongs to it.
+An actor beside the engine: it reads the store through its own watches, and writes only its own fields.
 
-- A Workload without an owner runs while it is Admitted and not Evicted, and is Finished when it has run for its run
-  time. (When it is evicted, the Workload controller releases it.)
-- A Job runs while it is not suspended: its pods are active and ready at once, and it is Complete when it has run for
-  its run time. The pods of a suspended Job are gone after the eviction time.
-- Work without a run time never ends by itself. Work that is stopped keeps what it had saved at its last checkpoint
-  and goes on from there; without a checkpoint interval it begins anew. Checkpoints are counted by the time worked.
+- A Workload without an owner runs while it is Admitted and not Evicted, and is Finished after its run time. (When it is
+  evicted, the Workload controller releases it.)
+- A Job runs while it is not suspended: its pods are active and ready at once, and it is Complete after its run time.
+  The pods of a suspended Job are gone after the eviction time.
+- Work without a run time never ends by itself. Stopped work keeps what it had saved at its last checkpoint and resumes
+  from there; without a checkpoint interval it begins anew. Checkpoints are counted by the time worked.
 
-Promises: exact to the millisecond if it is stepped whenever ``next_at`` says; at most some thousand objects are
-examined in a step; equal stores and steps give equal writes. A workload that is evicted in the millisecond in which it
-would finish finishes.
+Promises: exact to the millisecond if it is stepped whenever ``next_at`` says; a step examines some thousand objects at
+most; equal stores and steps give equal writes. A workload that is evicted in the millisecond in which it would finish
+finishes.
 
 Not here: pods and nodes as objects, and faults: it writes to the store itself.
 """
@@ -41,14 +41,14 @@ from makeway.core.model import Millis, WorkloadKey
 from makeway.runtime.feed import KindFeed
 from makeway.runtime.ports import Conflict, NotFound, Retryable, Store, Stored
 
-EVENTS_MAX = 1000  # looked at in a step, of each kind
+EVENTS_MAX = 1000  # examined in a step, of each kind
 WRITES_MAX = 1000  # made in a step
 TRIES_MAX = 5  # of a write, at once
-RETRY_MS = 1000  # where a store does not say when
-JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # what runs the Jobs that are ours
+RETRY_MS = 1000  # if the store gives no time
+JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # runs our Jobs
 WORKLOADS, JOBS, LOCAL_QUEUES = kind_of(Workload), kind_of(Job), kind_of(LocalQueue)
 
-Edit = Callable[[Any, Millis], Any]  # an object as stored -> as it should be; None: nothing to write
+Edit = Callable[[Any, Millis], Any]  # a stored object -> the new object; None: nothing to write
 
 
 class _JobSpec(Wire, frozen=True):
@@ -66,7 +66,7 @@ class _JobSpec(Wire, frozen=True):
 
 @ready
 class _JobGlimpse(Wire, frozen=True):
-    """A Job without its pod template."""
+    """The fields of a Job that matter here; its pod template does not."""
 
     metadata: ObjectMeta = made(ObjectMeta)
     spec: _JobSpec = made(_JobSpec)
@@ -94,7 +94,7 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """Some work: how long it takes, what of it is done, whether it goes on."""
+    """Some work: its run time, its progress, and whether it runs."""
 
     place: _Place
     uid: str
@@ -102,8 +102,8 @@ class _Run:
     interval_ms: int | None  # between checkpoints; None: there are none
     saved_ms: int = 0
     began_at: Millis | None = None  # None: it does not run
-    turn: int = 0  # counts starts and stops: what was due in an earlier turn no longer is
-    leaving: bool = False  # its pods are on their way out
+    turn: int = 0  # counts starts and stops: timers of an earlier turn are void
+    leaving: bool = False  # its pods are ending
 
     def worked_ms(self, now: Millis) -> int:
         return self.saved_ms + (0 if self.began_at is None else now - self.began_at)
@@ -112,7 +112,7 @@ class _Run:
         return self.total_ms is not None and self.worked_ms(now) >= self.total_ms
 
     def stop(self, now: Millis) -> int:
-        """It is stopped; how much work is lost."""
+        """Stop it; return how much work is lost."""
         worked = self.worked_ms(now)
         self.saved_ms = worked - worked % self.interval_ms if self.interval_ms else 0
         self.began_at = None
@@ -129,9 +129,9 @@ class _Due(NamedTuple):
 
 
 class World:
-    """``eviction_ms``: how long the pods of a Job take to go; ``spread_ms``: and how much longer at most, drawn for
-    each time from ``seed``. ``lives`` is told all that happens. ``tells_ready``: somebody waits for pods, so a Workload
-    without an owner says at once that they are ready, as the controller of a job would.
+    """``eviction_ms``: how long the pods of a Job need to end; ``spread_ms``: how much longer at most, drawn each time
+    from ``seed``. ``lives`` gets all events. ``tells_ready``: controllers wait for pods, so a Workload without an owner
+    reports them ready at once, as the controller of a job would.
     """
 
     def __init__(
@@ -153,13 +153,13 @@ class World:
         self._queues: dict[tuple[str, str], str] = {}  # LocalQueue -> ClusterQueue
 
     def next_at(self) -> Millis | None:
-        """When something happens by itself; None: never, as things are. What others write may come before."""
+        """When something happens by itself; None: never, as things are. Writes of others may come before."""
         while self._due and not self._is_current(self._due[0]):
             heappop(self._due)
         return self._due[0].at if self._due else None
 
     def step(self, now: Millis) -> bool:
-        """Look at what has changed and do what is due; whether there was anything."""
+        """Handle changes and do what is due; return whether there was anything."""
         busy = False
         for feed in self._feeds:
             events = feed.poll(EVENTS_MAX)
@@ -168,7 +168,7 @@ class World:
                     self._look(event.type == "DELETED", event.object, now)
             busy |= bool(events)
             if len(events) >= EVENTS_MAX:
-                break  # Workloads first, all of them: a Job is known by its Workload
+                break  # all Workloads first: a Job is found by its Workload
         for _ in range(WRITES_MAX):
             at = self.next_at()
             if at is None or at > now:
@@ -233,7 +233,7 @@ class World:
             self._workload_of.pop(uid, None)
 
     def _queue_of(self, namespace: str, name: str) -> str:
-        """The ClusterQueue behind a LocalQueue; once known it stays."""
+        """The ClusterQueue of a LocalQueue; once known it stays."""
         found = self._queues.get((namespace, name))
         if found is None:
             try:
@@ -257,7 +257,7 @@ class World:
         return run
 
     def _start(self, run: _Run, since: Millis, end: Edit, now: Millis) -> None:
-        """``since``: when it began by what is stored. That counts for workloads that ran before the world began."""
+        """Start a run. ``since``: its stored beginning, for workloads that ran before the simulation began."""
         if run.began_at is not None:
             return
         began_at = run.began_at = now if run.turn else since
@@ -267,7 +267,7 @@ class World:
             self._push(run, max(now, Millis(began_at + run.total_ms - run.saved_ms)), end)
 
     def _stop(self, run: _Run, now: Millis) -> bool:
-        """Whether it has stopped; work that has just come to its end has not, and will be written as finished."""
+        """Stop a run; return whether it has stopped. Work that has just ended has not: it will finish."""
         if run.began_at is None:
             return True
         if run.is_done(now):
@@ -325,7 +325,7 @@ class World:
 def _span(meta: ObjectMeta, name: str, least_ms: int) -> int | None:
     try:
         return span_of(meta.annotations, name, least_ms)
-    except ValueError:  # readers of files refuse it; from elsewhere it says nothing
+    except ValueError:  # a bad value in a file is refused on reading; elsewhere it is ignored
         return None
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from msgspec import Raw
 
 from makeway.api.objects.kubernetes import NOTHING
-from makeway.api.objects.meta import ObjectMeta, Wire, made, ready
+from makeway.api.objects.meta import KubernetesObject, ready
 
 
 @ready
-class CustomObject(Wire, frozen=True):
+class CustomObject(KubernetesObject, frozen=True):
     api_version: str = ""
     kind: str = ""
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: Raw = NOTHING
     status: Raw = NOTHING

@@ -23,9 +23,9 @@ from makeway.api.objects.meta import (
     NOT_EMPTY,
     REQUIRED,
     Condition,
+    KubernetesObject,
     LabelSelector,
     Limit,
-    ObjectMeta,
     OfType,
     Taint,
     Toleration,
@@ -89,10 +89,9 @@ _parts_decoder = msgspec.json.Decoder(dict[str, Raw])
 # Workloads and where they run.
 
 
-class Namespace(Wire, frozen=True):
+class Namespace(KubernetesObject, frozen=True):
     api_version: str = shown("v1")
     kind: str = shown("Namespace")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: Annotated[Raw, OfType("NamespaceSpec")] = NOTHING
     status: Annotated[Raw, OfType("NamespaceStatus")] = NOTHING
 
@@ -106,10 +105,9 @@ class NamespaceStatus(Wire, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class Node(Wire, frozen=True):
+class Node(KubernetesObject, frozen=True):
     api_version: str = shown("v1")
     kind: str = shown("Node")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: Annotated[Raw, OfType("NodeSpec")] = NOTHING
     status: Annotated[Raw, OfType("NodeStatus")] = NOTHING
 
@@ -135,20 +133,18 @@ class NodeStatus(Wire, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
 
 
-class Pod(Wire, frozen=True):
+class Pod(KubernetesObject, frozen=True):
     """Views: ``pods.PodSpec``, ``pods.PodStatus``."""
 
     api_version: str = shown("v1")
     kind: str = shown("Pod")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: Annotated[Raw, OfType("PodSpec")] = NOTHING
     status: Annotated[Raw, OfType("PodStatus")] = NOTHING
 
 
-class Job(Wire, frozen=True):
+class Job(KubernetesObject, frozen=True):
     api_version: str = shown("batch/v1")
     kind: str = shown("Job")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: Annotated[Raw, OfType("JobSpec")] = NOTHING
     status: Annotated[Raw, OfType("JobStatus")] = NOTHING
 
@@ -221,20 +217,18 @@ class JobStatus(Wire, frozen=True):
 # What bounds and ranks pods.
 
 
-class PriorityClass(Wire, frozen=True):
+class PriorityClass(KubernetesObject, frozen=True):
     api_version: str = shown("scheduling.k8s.io/v1")
     kind: str = shown("PriorityClass")
-    metadata: ObjectMeta = made(ObjectMeta)
     value: Annotated[int, FIXED] = shown(0)
     global_default: bool = False
     description: str = ""
     preemption_policy: Annotated[Literal["PreemptLowerPriority", "Never"], FIXED] = shown("PreemptLowerPriority")
 
 
-class PodDisruptionBudget(Wire, frozen=True):
+class PodDisruptionBudget(KubernetesObject, frozen=True):
     api_version: str = shown("policy/v1")
     kind: str = shown("PodDisruptionBudget")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: Annotated[Raw, OfType("PodDisruptionBudgetSpec")] = NOTHING
     status: Annotated[Raw, OfType("PodDisruptionBudgetStatus")] = NOTHING
 
@@ -269,10 +263,9 @@ class LimitRangeSpec(Wire, frozen=True):
     limits: Annotated[tuple[LimitRangeItem, ...], REQUIRED] = shown(())
 
 
-class LimitRange(Wire, frozen=True):
+class LimitRange(KubernetesObject, frozen=True):
     api_version: str = shown("v1")
     kind: str = shown("LimitRange")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: LimitRangeSpec = made(LimitRangeSpec)
 
 
@@ -285,10 +278,9 @@ class Scheduling(Wire, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
-class RuntimeClass(Wire, frozen=True):
+class RuntimeClass(KubernetesObject, frozen=True):
     api_version: str = shown("node.k8s.io/v1")
     kind: str = shown("RuntimeClass")
-    metadata: ObjectMeta = made(ObjectMeta)
     handler: Annotated[str, LABEL, REQUIRED, FIXED] = ""
     overhead: Overhead | None = None
     scheduling: Scheduling | None = None
@@ -297,20 +289,18 @@ class RuntimeClass(Wire, frozen=True):
 # Configuration, coordination, news.
 
 
-class Secret(Wire, frozen=True):
+class Secret(KubernetesObject, frozen=True):
     api_version: str = shown("v1")
     kind: str = shown("Secret")
-    metadata: ObjectMeta = made(ObjectMeta)
     type: Annotated[str, FIXED] = shown("Opaque")
     data: dict[str, bytes] = {}  # base64 outside
     string_data: dict[str, str] = {}  # only ever written: the server moves it into ``data``
     immutable: bool | None = None
 
 
-class ConfigMap(Wire, frozen=True):
+class ConfigMap(KubernetesObject, frozen=True):
     api_version: str = shown("v1")
     kind: str = shown("ConfigMap")
-    metadata: ObjectMeta = made(ObjectMeta)
     data: dict[str, str] = {}
     binary_data: dict[str, bytes] = {}
     immutable: bool | None = None
@@ -326,10 +316,9 @@ class LeaseSpec(Wire, frozen=True):
     preferred_holder: str | None = None
 
 
-class Lease(Wire, frozen=True):
+class Lease(KubernetesObject, frozen=True):
     api_version: str = shown("coordination.k8s.io/v1")
     kind: str = shown("Lease")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: LeaseSpec = made(LeaseSpec)
 
 
@@ -353,10 +342,9 @@ class EventSeries(Wire, frozen=True):
     last_observed_time: MicroTime | None = None
 
 
-class Event(Wire, frozen=True):
+class Event(KubernetesObject, frozen=True):
     api_version: str = shown("v1")
     kind: str = shown("Event")
-    metadata: ObjectMeta = made(ObjectMeta)
     involved_object: ObjectReference = made(ObjectReference)
     related: ObjectReference | None = None
     type: str = ""
@@ -378,12 +366,11 @@ class EventsV1EventSeries(Wire, frozen=True):
     last_observed_time: MicroTime | None = None
 
 
-class EventsV1Event(Wire, frozen=True):
+class EventsV1Event(KubernetesObject, frozen=True):
     """An Event as events.k8s.io/v1 spells it; stored is the ``Event`` above."""
 
     api_version: str = shown("events.k8s.io/v1")
     kind: str = shown("Event")
-    metadata: ObjectMeta = made(ObjectMeta)
     event_time: MicroTime | None = None
     series: EventsV1EventSeries | None = None
     reporting_controller: str = ""
@@ -403,10 +390,9 @@ class EventsV1Event(Wire, frozen=True):
 # Requests in the shape of an object: created, answered, never stored.
 
 
-class Binding(Wire, frozen=True):
+class Binding(KubernetesObject, frozen=True):
     api_version: str = shown("v1")
     kind: str = shown("Binding")
-    metadata: ObjectMeta = made(ObjectMeta)
     target: ObjectReference = made(ObjectReference)
 
 
@@ -426,10 +412,9 @@ class DeleteOptions(Wire, frozen=True):
     ignore_store_read_error_with_cluster_breaking_potential: bool | None = None
 
 
-class Eviction(Wire, frozen=True):
+class Eviction(KubernetesObject, frozen=True):
     api_version: str = shown("policy/v1")
     kind: str = shown("Eviction")
-    metadata: ObjectMeta = made(ObjectMeta)
     delete_options: DeleteOptions | None = None
 
 
@@ -462,10 +447,9 @@ class SubjectAccessReviewStatus(Wire, frozen=True):
     evaluation_error: str = ""
 
 
-class SelfSubjectAccessReview(Wire, frozen=True):
+class SelfSubjectAccessReview(KubernetesObject, frozen=True):
     api_version: str = shown("authorization.k8s.io/v1")
     kind: str = shown("SelfSubjectAccessReview")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: SelfSubjectAccessReviewSpec = made(SelfSubjectAccessReviewSpec)
     status: SubjectAccessReviewStatus | None = None
 
@@ -493,10 +477,9 @@ class SubjectRulesReviewStatus(Wire, frozen=True):
     evaluation_error: str = ""
 
 
-class SelfSubjectRulesReview(Wire, frozen=True):
+class SelfSubjectRulesReview(KubernetesObject, frozen=True):
     api_version: str = shown("authorization.k8s.io/v1")
     kind: str = shown("SelfSubjectRulesReview")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: SelfSubjectRulesReviewSpec = made(SelfSubjectRulesReviewSpec)
     status: SubjectRulesReviewStatus | None = None
 
@@ -512,10 +495,9 @@ class SelfSubjectReviewStatus(Wire, frozen=True):
     user_info: UserInfo = made(UserInfo)
 
 
-class SelfSubjectReview(Wire, frozen=True):
+class SelfSubjectReview(KubernetesObject, frozen=True):
     api_version: str = shown("authentication.k8s.io/v1")
     kind: str = shown("SelfSubjectReview")
-    metadata: ObjectMeta = made(ObjectMeta)
     status: SelfSubjectReviewStatus | None = None
 
 

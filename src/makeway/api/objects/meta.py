@@ -123,6 +123,14 @@ class ObjectMeta(Wire, frozen=True):
     self_link: str = ""
 
 
+class KubernetesObject(Wire, frozen=True):
+    """What every object has, of whatever kind it is. Here a kind says its defaults, and what comes after these."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = made(ObjectMeta)
+
+
 class LabelSelectorRequirement(Wire, frozen=True):
     key: Annotated[str, NOT_EMPTY] = ""
     operator: Annotated[Literal["In", "NotIn", "Exists", "DoesNotExist"], REQUIRED] = shown("In")

@@ -11,9 +11,9 @@ from makeway.api.objects.meta import (
     REQUIRED,
     SUBDOMAIN,
     Condition,
+    KubernetesObject,
     LabelSelector,
     Limit,
-    ObjectMeta,
     Taint,
     Toleration,
     Wire,
@@ -37,10 +37,9 @@ class ResourceFlavorSpec(Wire, frozen=True):
     topology_name: Annotated[str, SUBDOMAIN, Limit(unserved="topology-aware scheduling")] = ""
 
 
-class ResourceFlavor(Wire, frozen=True):
+class ResourceFlavor(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("ResourceFlavor")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: ResourceFlavorSpec = made(ResourceFlavorSpec)
 
 
@@ -176,10 +175,9 @@ class ClusterQueueStatus(Wire, frozen=True):
     fair_sharing: FairSharingStatus | None = None
 
 
-class ClusterQueue(Wire, frozen=True):
+class ClusterQueue(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("ClusterQueue")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: ClusterQueueSpec = made(ClusterQueueSpec)
     status: ClusterQueueStatus | None = None
 
@@ -194,10 +192,9 @@ class CohortStatus(Wire, frozen=True):
     fair_sharing: FairSharingStatus | None = None
 
 
-class Cohort(Wire, frozen=True):
+class Cohort(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("Cohort")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: CohortSpec = made(CohortSpec)
     status: CohortStatus | None = None
 
@@ -248,18 +245,16 @@ class LocalQueueStatus(Wire, frozen=True):
     fair_sharing: LocalQueueFairSharingStatus | None = None
 
 
-class LocalQueue(Wire, frozen=True):
+class LocalQueue(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("LocalQueue")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: LocalQueueSpec = made(LocalQueueSpec)
     status: LocalQueueStatus | None = None
 
 
-class WorkloadPriorityClass(Wire, frozen=True):
+class WorkloadPriorityClass(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("WorkloadPriorityClass")
-    metadata: ObjectMeta = made(ObjectMeta)
     value: Annotated[int, REQUIRED] = shown(0)
     description: Annotated[str, Limit(max_length=2048)] = ""
 
@@ -279,10 +274,9 @@ class AdmissionCheckStatus(Wire, frozen=True):
     conditions: Conditions = ()
 
 
-class AdmissionCheck(Wire, frozen=True):
+class AdmissionCheck(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("AdmissionCheck")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: AdmissionCheckSpec = made(AdmissionCheckSpec)
     status: AdmissionCheckStatus | None = None
 
@@ -295,10 +289,9 @@ class MultiKueueConfigSpec(Wire, frozen=True):
     quota_management: Literal["Manual", "Automated"] = shown("Manual")
 
 
-class MultiKueueConfig(Wire, frozen=True):
+class MultiKueueConfig(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("MultiKueueConfig")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: MultiKueueConfigSpec = made(MultiKueueConfigSpec)
 
 
@@ -324,9 +317,8 @@ class MultiKueueClusterStatus(Wire, frozen=True):
     conditions: Conditions = ()
 
 
-class MultiKueueCluster(Wire, frozen=True):
+class MultiKueueCluster(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("MultiKueueCluster")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: MultiKueueClusterSpec = made(MultiKueueClusterSpec)
     status: MultiKueueClusterStatus | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from makeway.api.objects.meta import LABEL, REQUIRED, SUBDOMAIN, Limit, ObjectMeta, Wire, made, shown
+from makeway.api.objects.meta import LABEL, REQUIRED, SUBDOMAIN, KubernetesObject, Limit, Wire, made, shown
 from makeway.api.objects.queueing import Conditions
 
 SCHEDULING = "scheduling.k8s.io/v1alpha1"
@@ -64,9 +64,8 @@ class GangWorkloadStatus(Wire, frozen=True):
     conditions: Conditions = ()
 
 
-class GangWorkload(Wire, frozen=True):
+class GangWorkload(KubernetesObject, frozen=True):
     api_version: str = shown(SCHEDULING)
     kind: str = shown("Workload")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: GangWorkloadSpec = made(GangWorkloadSpec)
     status: GangWorkloadStatus | None = None

@@ -11,8 +11,8 @@ from makeway.api.objects.meta import (
     NOT_EMPTY,
     REQUIRED,
     SUBDOMAIN,
+    KubernetesObject,
     Limit,
-    ObjectMeta,
     OfType,
     Toleration,
     Wire,
@@ -216,9 +216,8 @@ class WorkloadStatus(Wire, frozen=True):
     admitted_since: Time | None = None
 
 
-class Workload(Wire, frozen=True):
+class Workload(KubernetesObject, frozen=True):
     api_version: str = shown(KUEUE)
     kind: str = shown("Workload")
-    metadata: ObjectMeta = made(ObjectMeta)
     spec: WorkloadSpec = made(WorkloadSpec)
     status: WorkloadStatus | None = None

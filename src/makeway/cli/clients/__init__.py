@@ -1,5 +1,5 @@
 """How commands reach a server.
 
-- ``connection``: which one; ``own_server``: one of their own
-- ``asking`` and ``following``: what they ask it
+- ``connection``: which server; ``own_server``: a temporary one
+- ``asking`` and ``following``: requests of commands
 """

@@ -1,4 +1,4 @@
-"""What commands ask a server for: kinds and names as people write them, tables, and changes as they come."""
+"""Requests of commands: kinds and names as people write them, tables, and changes as they come."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from makeway.core.model import Millis
 from makeway.runtime.ports import Expired, Unavailable
 
 FAILURES_MAX = 6  # of a watch, in a row
-PAUSE_SECONDS = 0.2  # doubled from failure to failure
+PAUSE_SECONDS = 0.2  # doubles with each failure
 DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One kind, and which of its objects: those of these names, or all that the selectors take."""
+    """One kind, and which of its objects: those of these names, or all that the selectors match."""
 
     resource: Resource
     names: tuple[str, ...] = ()
@@ -32,9 +32,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class QueryScope:
-    """Where to look, and for what."""
+    """The namespace and the selectors of a request."""
 
-    namespace: str | None  # None: everywhere
+    namespace: str | None  # None: all namespaces
     labels: str = ""
     fields: str = ""
 
@@ -48,7 +48,7 @@ class QueryScope:
 
 
 def wanted(connection: Connection, words: Sequence[str]) -> list[Wanted]:
-    """``cq``, ``cq a b``, ``cq,lq`` or ``cq/a lq/b``; anything else is wrong usage."""
+    """Parse ``cq``, ``cq a b``, ``cq,lq`` or ``cq/a lq/b``; anything else is wrong usage."""
     if not words:
         raise click.UsageError("no kind is named\n\nhint: for example `makeway get workloads`")
     if all("/" in word for word in words):
@@ -85,7 +85,7 @@ def all_pages(client: Client, resource: Resource, scope: QueryScope, *, accept: 
 
 
 def all_items(client: Client, resource: Resource, scope: QueryScope) -> list[Object]:
-    """Every object, each saying what it is, as items of lists do not have to."""
+    """Every object, each with its kind and apiVersion, which items of lists may lack."""
     named = {"apiVersion": resource.api_version, "kind": resource.kind}
     return [{**named, **each} for page in all_pages(client, resource, scope) for each in page.get("items") or ()]
 
@@ -93,9 +93,9 @@ def all_items(client: Client, resource: Resource, scope: QueryScope) -> list[Obj
 def followed(
     client: Client, resource: Resource, scope: QueryScope, *, accept: str = PLAIN
 ) -> Iterator[tuple[str, Object]]:
-    """All there is, as one list, then what happens; what is shown once is not told again.
+    """Yield the present objects as one list, then changes; an object that was shown is not repeated.
 
-    Where the server no longer knows what happened since, as after a restart, it is what the list now has anew.
+    If the server no longer knows the changes since then, as after a restart, the differences to a new list are shown.
     """
     shown: dict[str, str] = {}  # uid -> resourceVersion
     while True:
@@ -111,7 +111,7 @@ def followed(
 
 
 def _unseen(tree: Object, shown: dict[str, str]) -> Object:
-    """A list or table without what was shown before in the same state; what is left counts as shown."""
+    """A list or table without objects that were shown in the same state; the others count as shown."""
     for part in ("rows", "items"):
         if part in tree:
             return {**tree, part: [each for each in tree[part] or () if _is_new(each, shown)]}
@@ -131,7 +131,7 @@ def _is_new(each: Mapping[str, Any], shown: dict[str, str]) -> bool:
 def _changes(
     client: Client, resource: Resource, scope: QueryScope, since: str, accept: str
 ) -> Iterator[tuple[str, Object]]:
-    """What happens from now on, for as long as the server is there; bookmarks are left out."""
+    """Yield changes from now on, as long as the server runs, without bookmarks."""
     namespace, labels, fields = scope.of(resource), scope.labels, scope.fields
     failures = 0
     while True:
@@ -157,7 +157,7 @@ def clock() -> Millis:
 
 
 def age(text: object, now: Millis) -> str:
-    """How long ago, in one unit or two: ``45s``, ``3m20s``, ``5h``, ``3d``."""
+    """An age in one unit or two: ``45s``, ``3m20s``, ``5h``, ``3d``."""
     try:
         seconds = max(0, now // 1000 - Time.parse(str(text)).seconds)
     except ValueError:

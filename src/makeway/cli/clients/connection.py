@@ -1,7 +1,7 @@
-"""Which server a command talks to: the local one by itself, any other by its kubeconfig.
+"""The server of a command: the local one by itself, any other by its kubeconfig.
 
-The local one is known by its data folder, where it keeps its certificate authority and the administrator's token, and
-says where it listens. What goes wrong on the way to a server, or is refused by it, ends in a sentence and a next step.
+The local server is found by its data folder, which has its address, its certificate authority and the administrator's
+token. Errors on the way to a server, and refusals, end in a sentence and a next step.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PORT = 7443
 TRIES = 2
 ADDRESS_FILE = "address"
 LOCAL = "the local server"
-SILENT = ("cannot be reached", "gave no answer")  # how errors begin that no server has told
+SILENT = ("cannot be reached", "gave no answer")  # how errors begin that no server has sent
 ANOTHER = "`--kubeconfig FILE` talks to another"
 NOT_SERVED = ("could not find the requested resource", "page not found")
 
 
 def server_options(function: F) -> F:
-    """--data, --kubeconfig and --context, given to the command as ``server``."""
+    """Add --data, --kubeconfig and --context to a command, which gets them as ``server``."""
 
     def gathered(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         asked: dict[str, str | None] = ctx.meta.setdefault("makeway.server", {})
@@ -54,7 +54,7 @@ def server_options(function: F) -> F:
 
 
 def data_folder(named: str | None) -> Path:
-    """Where the local server keeps its files."""
+    """The folder of the local server's files."""
     if named:
         return Path(named)
     base = os.environ.get("XDG_DATA_HOME", "")
@@ -63,14 +63,14 @@ def data_folder(named: str | None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A server, and what people call it."""
+    """A server, and the name that people know it by."""
 
     client: Client
-    namespace: str  # for those who name none
+    namespace: str  # if a command names none
     name: str
 
     def resource(self, name: str) -> Resource:
-        """What goes by this name: of what makeway knows, else of what the server serves."""
+        """Return the resource of this name: one that makeway knows, else one that the server serves."""
         found = find_resource(name, known_resources()) or find_resource(name, self.client.resources())
         if found is None:
             names = [each for one in known_resources() for each in (one.plural, *one.short_names)]
@@ -81,7 +81,7 @@ class Connection:
 
 @contextmanager
 def connected(ctx: click.Context | None = None, *, seconds: float = ANSWER_SECONDS) -> Iterator[Connection]:
-    """The server that the options of the running command name; what it refuses ends the command."""
+    """Return the server that the options of the running command name; if the server refuses, the command ends."""
     asked: dict[str, str | None] = (ctx or click.get_current_context()).meta.get("makeway.server", {})
     target = _target(asked.get("data"), asked.get("kubeconfig"), asked.get("context"))
     name = f"the server of context {target.origin}" if target.origin else LOCAL
@@ -106,10 +106,10 @@ def _target(data: str | None, kubeconfig: str | None, context: str | None) -> Ap
 
 
 def local_target(folder: Path) -> ApiTarget:
-    """The server whose data folder this is, whether it runs or not. Raises what to do where there never was one."""
+    """Return the server of a data folder, whether it runs or not. Raises a hint if there never was one."""
     address = f"https://127.0.0.1:{PORT}"
     try:
-        check_folder(folder, reads_only=True)  # else somebody could have us send our Secrets to a server of theirs
+        check_folder(folder, reads_only=True)  # else another account could have us send our Secrets to its server
         token = read_own(folder / "admin.token").decode("ascii").strip()
         authority = read_own(folder / "ca.crt")
         with suppress(FileNotFoundError):
@@ -126,13 +126,13 @@ def local_target(folder: Path) -> ApiTarget:
 
 def _running_target(folder: Path) -> ApiTarget:
     target = local_target(folder)
-    if not (folder / ADDRESS_FILE).exists():  # it is there while a server is
+    if not (folder / ADDRESS_FILE).exists():  # exists while a server runs
         raise click.ClickException(f"the server of {folder} does not run\n\nhint: `makeway up` starts it; {ANOTHER}")
     return target
 
 
 def failure(error: StoreError, server: str) -> click.ClickException:
-    """The error in a sentence, and what to do about it."""
+    """Return the error in a sentence, and what to do about it."""
     text = plain_lines(str(error)) or type(error).__name__
     match error:
         case Unauthorized():

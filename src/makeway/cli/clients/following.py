@@ -1,7 +1,7 @@
-"""A Job followed to its end: where it stands, in words, and what its pods print.
+"""Follows a Job to its end: its status in words, and the output of its pods.
 
-What is told of the Job goes to stderr, what it prints to stdout, as if it ran here. A Job that has to make way is
-followed on: its log goes on where it starts again. A server that is away for a while is waited for.
+Status goes to stderr, output to stdout, as if the Job ran here. A preempted Job is followed on: its log goes on where
+it starts again. A server that is away for a while is waited for.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from makeway.runtime.ports import NotFound, Retryable, StoreError
 
 JOBS, PODS, WORKLOADS = (resource_of(kind_of(each)) for each in (Job, Pod, Workload))
 LOOK_SECONDS = 0.25
-AWAY_SECONDS = 300.0  # that a server may be away
-LOG_END_SECONDS = 10.0  # that the last words of a Job may take
+AWAY_SECONDS = 300.0  # a server may be away this long
+LOG_END_SECONDS = 10.0  # the last output of a Job may take this long
 TIMED_OUT, LOST = 124, 1  # exit codes
 
 
@@ -37,7 +37,7 @@ TIMED_OUT, LOST = 124, 1  # exit codes
 
 @dataclass(frozen=True)
 class JobSeen:
-    """A Job with all that tells of it; ``job`` is None where there is none (any more)."""
+    """A Job with all objects that tell its status; ``job`` is None if there is none (any more)."""
 
     job: Object | None
     workload: Object | None = None
@@ -56,13 +56,13 @@ def seen(client: Client, namespace: str, name: str) -> JobSeen:
 
 
 def condition(tree: Object | None, type_: str) -> Object | None:
-    """A condition that is True."""
+    """Return a condition that is True."""
     found = ((tree or {}).get("status") or {}).get("conditions") or ()
     return next((each for each in found if each["type"] == type_ and each["status"] == "True"), None)
 
 
 def exit_codes(pods: tuple[Object, ...]) -> Iterator[tuple[str, int, Object]]:
-    """Pods with the code and end of their first container that failed, else of the last."""
+    """Yield pods with the code and end of their first container that failed, else of the last one."""
     for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
         status = pod.get("status") or {}
         both = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
@@ -100,19 +100,19 @@ def _failure(failed: Object) -> str:
 
 
 def _deactivated(workload: Object | None) -> Ended | None:
-    """Stopped for good by us, and not by its own end."""
+    """Whether makeway stopped it for good."""
     if workload is None or workload["spec"].get("active", True):
         return None
     evicted = condition(workload, "Evicted") or {}
     if not evicted and condition(workload, "Admitted") is not None:
-        return None  # why, is told with its eviction
+        return None  # the eviction has the reason
     is_late = "MaximumExecutionTime" in str(evicted.get("reason", ""))
     words = str(evicted.get("message") or "it was deactivated")
     return Ended(TIMED_OUT if is_late else LOST, f"stopped: {words}")
 
 
 def standing(found: JobSeen) -> str:
-    """Where a Job stands that has not ended, in a sentence; "" where there is nothing to tell yet."""
+    """The status of a Job that has not ended, in a sentence; "" if there is nothing to report yet."""
     workload = found.workload
     if workload is None:
         return ""
@@ -133,13 +133,13 @@ def standing(found: JobSeen) -> str:
 
 
 def evictions(workload: Object | None) -> int:
-    """How often it had to make way."""
+    """How often it was evicted."""
     stats = ((workload or {}).get("status") or {}).get("schedulingStats") or {}
     return sum(int(each.get("count") or 0) for each in stats.get("evictions") or ())
 
 
 def _stuck(pods: tuple[Object, ...]) -> str:
-    """Why a pod that was let in does not start."""
+    """Why a pod of an admitted Job does not start."""
     for pod in pods:
         status = pod.get("status") or {}
         for each in status.get("containerStatuses") or ():
@@ -157,7 +157,7 @@ def _stuck(pods: tuple[Object, ...]) -> str:
 
 @dataclass
 class PodLog:
-    """One container's log on its way to stdout, in a thread of its own; a break is mended, nothing is shown twice."""
+    """One container's log on its way to stdout, in a thread of its own; it reconnects, and shows nothing twice."""
 
     client: Client
     namespace: str
@@ -196,7 +196,7 @@ class PodLog:
             except Retryable as error:
                 self.problem = error
                 time.sleep(LOOK_SECONDS * 2)
-            except StoreError as error:  # it is gone with its pod
+            except StoreError as error:  # the log is gone with its pod
                 self.problem = error
                 return
 
@@ -212,7 +212,7 @@ class PodLog:
 
 
 def to_stdout(prefix: str = "") -> Callable[[bytes], None]:
-    """Bytes as they are; with a prefix line by line, since several speak at once."""
+    """Write bytes as they are; with a prefix line by line, because several pods write at once."""
     out = sys.stdout.buffer
     rest = b""
 
@@ -237,7 +237,7 @@ _LOCK = threading.Lock()
 
 
 class JobFollower:
-    """Tells of a Job and shows its log until it has ended."""
+    """Reports on a Job and shows its log until it has ended."""
 
     def __init__(self, client: Client, namespace: str, name: str, *, many: bool = False) -> None:
         self._client = client
@@ -286,7 +286,7 @@ class JobFollower:
             self._logs[uid] = PodLog(self._client, self._namespace, name, {"follow": "true"}, write).start()
 
     def _tell_eviction(self, workload: Object | None) -> None:
-        """Told also where it waits again, or runs again, before we have looked."""
+        """Report evictions, also if the Job waits or runs again by now."""
         count = evictions(workload)
         if count > self._evictions:
             evicted: Object = next(

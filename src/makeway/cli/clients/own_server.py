@@ -1,4 +1,4 @@
-"""A server of a command's own: started in a temporary folder as a user would start one, and gone with all it ran."""
+"""A temporary server for a command: started as a user would start one, and removed with everything it ran."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class OwnServer:
 
 @contextmanager
 def own_server(options: Sequence[str] = ()) -> Iterator[OwnServer]:
-    """Serves until the end of the block. What still runs then is ended: its pods would outlive it."""
+    """Serve until the end of the block. Running pods are ended then, because they would outlive the server."""
     folder = Path(tempfile.mkdtemp(prefix="makeway-"))
     command = [sys.executable, "-m", "makeway", "up", "--data", str(folder), "--port", "0", *options]
     log = folder.with_name(f"{folder.name}.log")
     with open(log, "wb") as file:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-            start_new_session=True,  # Ctrl-C is for the command, which then ends the server in its own order
+            start_new_session=True,  # Ctrl-C is for the command, which then stops the server in order
         )  # fmt: skip
     try:
         client = _connected(folder, process, log)
@@ -73,7 +73,7 @@ def _connected(folder: Path, process: subprocess.Popen[bytes], log: Path) -> Cli
 
 
 def _end_all(client: Client, folder: Path) -> None:
-    """No process may be left when the folder that knows of it is removed."""
+    """End all processes before the folder with their records is removed."""
     with suppress(StoreError):
         for resource in (JOBS, PODS):
             for page in client.pages(resource):

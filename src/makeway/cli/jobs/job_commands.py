@@ -1,4 +1,4 @@
-"""``makeway logs``, ``cancel`` and ``wait``: what people do with jobs that they have submitted."""
+"""``makeway logs``, ``cancel`` and ``wait``: what users do with jobs that they have submitted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ job_names = click.argument("names", nargs=-1, required=True, metavar="JOB...", s
 
 
 def _plain_name(word: str) -> str:
-    """``job/x`` is x."""
+    """``job/x`` becomes ``x``."""
     kind, slash, name = word.partition("/")
     if slash and kind.lower() not in ("job", "jobs", "job.batch", "jobs.batch"):
         raise click.UsageError(f"`{plain(word)}` is no job\n\nhint: name jobs, as `makeway get jobs` lists them")
@@ -91,7 +91,7 @@ def _show(client: Client, namespace: str, pod: str, query: dict[str, str]) -> No
 
 
 def _pods_of(connection: Connection, namespace: str, word: str) -> list[str]:
-    """The pods of a Job by name, oldest first; or the one pod of that name."""
+    """Return the pods of a Job by name, oldest first; or the one pod of that name."""
     kind, slash, name = word.partition("/")
     client = connection.client
     if slash and kind.lower() in ("pod", "pods", "po"):
@@ -99,7 +99,7 @@ def _pods_of(connection: Connection, namespace: str, word: str) -> list[str]:
     job = _plain_name(word)
     found = seen(client, namespace, job)
     if found.job is None:
-        client.get(PODS, namespace, job)  # or else it is not there
+        client.get(PODS, namespace, job)  # raises if there is no such Job
         return [job]
     if not found.pods:
         hint = f"`makeway describe job {job}` says what it waits for"
@@ -171,13 +171,13 @@ def _waited(connection: Connection, namespace: str, names: Sequence[str], second
     until = None if seconds is None else time.monotonic() + seconds
     left, codes = list(dict.fromkeys(names)), {}
     for name in left:
-        connection.client.get(JOBS, namespace, name)  # a job that is not there is not waited for
+        connection.client.get(JOBS, namespace, name)  # raises for a missing job
     while left:
         for name in list(left):
             try:
                 end = ended(seen(connection.client, namespace, name))
             except Retryable:
-                continue  # the server comes back
+                continue  # the server may come back
             except StoreError:
                 raise
             if end is not None:

@@ -1,4 +1,4 @@
-"""``makeway queues``: who uses how much of whose quota, and who waits, cohort by cohort.
+"""``makeway queues``: quota, its use, and waiting workloads, cohort by cohort.
 
 A terminal gets bars, fitted to its width; a pipe gets one line for each flavor and resource of each queue.
 """
@@ -31,7 +31,7 @@ from makeway.runtime.ports import Store, Stored
 QUEUES, COHORTS = kind_of(ClusterQueue), kind_of(Cohort)
 COLUMNS = ("Cohort", "Queue", "Flavor", "Resource", "Nominal", "Used", "Borrowed", "Lent", "Waiting", "Admitted")
 WIDTH_MIN = 30
-INDENT_MAX = 40  # cohorts below that depth stand beside each other
+INDENT_MAX = 40  # deeper cohorts are not indented further
 BAR_MIN, BAR_MAX = 6, 30
 REFRESH_SECONDS = 0.5
 SIGNS = {
@@ -67,7 +67,7 @@ def queues(names: tuple[str, ...], cohort: str | None, watch: bool, output: str)
 
 @dataclass(frozen=True, slots=True)
 class _AskedQueues:
-    """Which trees and queues were asked for; figures are of the whole trees all the same."""
+    """The trees and queues that were asked for; figures are always those of whole trees."""
 
     names: tuple[str, ...]
     cohort: str | None
@@ -78,7 +78,7 @@ class _AskedQueues:
         return [each for each in kept if self._keep(each)]
 
     def _keep(self, tree: CohortFigures) -> bool:
-        """Leave out the queues that are not asked for; whether anything is left."""
+        """Remove other queues from a tree; return whether anything is left."""
         if not self.names:
             return True
         for group in tree.below():
@@ -94,7 +94,7 @@ class _AskedQueues:
 
 
 def _follow(store: Store, chosen: _AskedQueues, output: str) -> None:
-    """Until somebody interrupts it. Both kinds are watched; what is shown is of one moment as far as they are."""
+    """Repeat until the user interrupts it. Both kinds are watched, so that a picture is of one moment if possible."""
     shown = _screen() if output == "text" and is_terminal(sys.stdout) else None
     if shown is not None:
         shown.start()
@@ -185,7 +185,7 @@ def _amounts(figure: QuotaFigure, resource: str) -> list[str]:
 
 
 def _rows(group: CohortFigures) -> Iterator[list[object]]:
-    """One for each flavor-resource of each cohort and queue; in the row of a cohort no queue is named."""
+    """Yield a row for each flavor-resource of each cohort and queue; the row of a cohort has no queue."""
     for each in group.below():
         if each.name:
             yield from _figure_rows([each.name, None], each.figures(), [each.waiting, None])
@@ -217,7 +217,7 @@ def _group_lines(group: CohortFigures, width: int, indent: int) -> Iterator[str]
     title = f"Cohort {group.name}" if group.name else "No cohort"
     yield _titled(title, f"{group.waiting} waiting", width, indent)
     if group.name and (group.count > 1 or group.own):
-        within = {fr: replace(each, lent=0) for fr, each in group.figures().items()}  # it is what is borrowed
+        within = {fr: replace(each, lent=0) for fr, each in group.figures().items()}  # the same as borrowed
         yield from _figure_lines(within, width, indent + 2)
     for queue in group.queues:
         state = f"{queue.waiting} waiting, {queue.admitted} admitted"
@@ -226,7 +226,7 @@ def _group_lines(group: CohortFigures, width: int, indent: int) -> Iterator[str]
 
 
 def _titled(title: str, state: str, width: int, indent: int) -> str:
-    """A name at the left, and how it is at the right, or below where there is no room."""
+    """A name on the left, its state on the right, or below if there is no room."""
     left = f"{' ' * indent}{plain(title)}"
     gap = width - len(left) - len(state)
     styled = click.style(left, bold=True)
@@ -234,7 +234,7 @@ def _titled(title: str, state: str, width: int, indent: int) -> str:
 
 
 def _figure_lines(figures: Figures, width: int, indent: int) -> Iterator[str]:
-    """Name, bar, words. A narrow screen gets a shorter bar, and a very narrow one the words below."""
+    """Name, bar, words. A narrow screen gets a shorter bar, and a very narrow one puts the words below."""
     names = {fr: plain(f"{fr[0]} {fr[1]}") for fr in figures}
     words = {fr: _words(figure, fr) for fr, figure in figures.items()}
     longest = max(map(len, names.values()), default=0)
@@ -256,14 +256,14 @@ def _words(figure: QuotaFigure, fr: FlavorResource) -> str:
 
 
 def _bar(figure: QuotaFigure, width: int) -> str:
-    """What is used, borrowed, lent and free, as parts of the width; whatever is there at all shows."""
+    """The parts of the width for used, borrowed, lent and free; every positive part is visible."""
     own = figure.used - figure.borrowed
     parts = {"used": own, "borrowed": figure.borrowed, "lent": figure.lent, "free": figure.free}
     return "".join(_sign(name, count) for name, count in zip(parts, _shared(list(parts.values()), width), strict=True))
 
 
 def _shared(parts: Sequence[int], width: int) -> list[int]:
-    """``width`` cells among the parts, each near its share; whatever is not 0 has one. There are more than parts."""
+    """Divide ``width`` cells in proportion to the parts; every positive part gets one: there are enough."""
     total = sum(parts)
     if not total:
         return [*([0] * (len(parts) - 1)), width]

@@ -1,9 +1,9 @@
-"""Who uses how much of whose quota, as the status of ClusterQueues tells it: sums, and what is lent.
+"""Quota and its use, from the status of ClusterQueues: sums, and how much is lent.
 
-Amounts are integers in the units of ``Quantity.in_units``. *Used* is what workloads hold, admitted or about to be.
-*Borrowed* is what a queue uses beyond its own quota. *Lent* is how much of a queue's own quota others use **at least**:
-which of several lenders lends is nowhere written, so of a queue only that is counted which the others together could
-not have lent. Of a cohort, lent is all that is borrowed within it.
+Amounts are integers in the units of ``Quantity.in_units``. *Used* is what workloads hold that are admitted or have
+quota reserved. *Borrowed* is what a queue uses beyond its own quota. *Lent* is how much of a queue's own quota others
+use **at least**: no status says which of several lenders lends, so only the part counts that the others together could
+not have lent. For a cohort, lent is all that is borrowed within it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ FlavorResource = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class QuotaFigure:
-    """Of one flavor-resource."""
+    """The figures of one flavor-resource."""
 
     nominal: int = 0
     used: int = 0
     borrowed: int = 0
     lent: int = 0
-    lendable: int = 0  # of what is not used
+    lendable: int = 0  # of the unused part
 
     @property
     def free(self) -> int:
@@ -46,21 +46,21 @@ class QueueFigures:
     cohort: str
     waiting: int
     admitted: int
-    trouble: str  # why it is not active; "" where it is
+    trouble: str  # why it is not active; "" if it is
     figures: Figures
 
 
 @dataclass(slots=True)
 class CohortFigures:
-    """A cohort with all below it; the one without a name holds the queues that are in none."""
+    """A cohort with all below it; the one without a name holds the queues without a cohort."""
 
     name: str
     parent: str = ""
     own: dict[FlavorResource, QuotaFigure] = field(default_factory=dict)  # quota of the cohort itself
     queues: list[QueueFigures] = field(default_factory=list)
     groups: list[CohortFigures] = field(default_factory=list)
-    depth: int = 0  # how many cohorts are above it
-    waiting: int = 0  # the sums over all below it, as ``sum_up`` finds them
+    depth: int = 0  # the number of cohorts above it
+    waiting: int = 0  # the sums over all below it, from ``sum_up``
     count: int = 0  # of queues
     total: dict[FlavorResource, QuotaFigure] = field(default_factory=dict)
 
@@ -69,11 +69,11 @@ class CohortFigures:
         return [queue for group in self.below() for queue in group.queues]
 
     def figures(self) -> dict[FlavorResource, QuotaFigure]:
-        """The sums over all below it; what is borrowed within it is what is lent."""
+        """The sums over all below it; what is borrowed within it is lent."""
         return {fr: replace(each, lent=each.borrowed) for fr, each in self.total.items()}
 
     def below(self) -> Iterator[CohortFigures]:
-        """Itself and all below it, each before its own; as deep as users made it."""
+        """Yield itself and all below it, parents first; the depth is up to users."""
         left = [self]
         while left:
             group = left.pop()
@@ -81,7 +81,7 @@ class CohortFigures:
             left.extend(reversed(group.groups))
 
     def sum_up(self) -> None:
-        """Make the sums of itself and of all below it, of the queues that are there now."""
+        """Compute the sums of itself and of all below it, from the present queues."""
         groups = list(self.below())
         for group in groups:
             for each in group.groups:
@@ -96,7 +96,7 @@ class CohortFigures:
 
 
 def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[CohortFigures]:
-    """The trees, by name; queues without a cohort come last, in a group without a name."""
+    """Return the trees, by name; queues without a cohort come last, in a group without a name."""
     groups = {
         cohort.metadata.name: CohortFigures(cohort.metadata.name, cohort.spec.parent_name, _own(cohort))
         for cohort in cohorts
@@ -120,7 +120,7 @@ def grouped(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> list[C
 
 
 def _rounds(groups: Mapping[str, CohortFigures]) -> set[str]:
-    """Those whose parents form a cycle, or lead into one: each stands alone."""
+    """Return the cohorts whose parents form a cycle, or lead into one: each stands alone."""
     found: dict[str, bool] = {}
     for start in groups:
         way: dict[str, None] = {}
@@ -133,7 +133,7 @@ def _rounds(groups: Mapping[str, CohortFigures]) -> set[str]:
 
 
 def _quotas(groups: Iterable[ResourceGroup]) -> Iterable[tuple[FlavorResource, int, int]]:
-    """Of each flavor-resource the nominal quota and how much of it may be lent."""
+    """For each flavor-resource, the nominal quota and how much of it may be lent."""
     for group in groups:
         for flavor in group.flavors:
             for resource in flavor.resources:
@@ -153,7 +153,7 @@ def _queue(queue: ClusterQueue) -> QueueFigures:
     for fr, nominal, most in _quotas(queue.spec.resource_groups):
         used, borrowed = held.pop(fr, (0, 0))
         figures[fr] = QuotaFigure(nominal, used, borrowed, lendable=max(0, min(most, nominal - used)))
-    for fr, (used, borrowed) in held.items():  # of a flavor or resource that it no longer has
+    for fr, (used, borrowed) in held.items():  # a flavor or resource without quota in the spec
         figures[fr] = QuotaFigure(0, used, borrowed)
     conditions = status.conditions if status is not None else ()
     inactive = next(
@@ -181,7 +181,7 @@ def _held(usage: Iterable[FlavorUsage]) -> dict[FlavorResource, tuple[int, int]]
 
 
 def _count_lent(root: CohortFigures) -> None:
-    """What each queue of a tree lends at least: what is borrowed there and nobody else could have lent."""
+    """Count what each queue of a tree lends at least: what is borrowed there and no other queue could have lent."""
     if not root.name:
         return
     totals = root.figures()

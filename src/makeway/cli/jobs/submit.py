@@ -29,14 +29,14 @@ LOCAL_QUEUES = resource_of(kind_of(LocalQueue))
 DEFAULT_QUEUE = "default"
 IMAGE = "local"  # nothing is pulled
 INTERRUPTED = 130
-KEPT_SECONDS = 7 * 86_400  # a job that has ended, and its log
+KEPT_SECONDS = 7 * 86_400  # for an ended job and its log
 _WORD = re.compile(r"[^a-z0-9]+")
 _NAME_MAX = 40
 _INTERPRETER = re.compile(r"(python|bash|sh|ruby|perl|node|julia|Rscript|env|nice|time)[0-9.]*")
 
 
 class _Amount(click.ParamType):  # type: ignore[type-arg]
-    """A quantity above zero, as Kubernetes writes it."""
+    """A positive quantity in Kubernetes notation."""
 
     name = "AMOUNT"
 
@@ -133,7 +133,7 @@ def job_tree(
     parallelism: int = 1, name: str = "", seconds: int | None = None, env: dict[str, str] | None = None,
     folder: str = "",
 ) -> Object:  # fmt: skip
-    """A failed command is not tried again: whoever submitted it sees its code and decides."""
+    """A Job without retries: the user who submitted it sees its exit code and decides."""
     labels = {QUEUE_LABEL: queue}
     if priority:
         labels[PRIORITY_CLASS_LABEL] = priority
@@ -157,7 +157,7 @@ def job_tree(
 
 
 def made_name(command: Sequence[str]) -> str:
-    """A name from the words of a command: the program, or the script that an interpreter runs."""
+    """Return a name from the words of a command: the program, or the script that an interpreter runs."""
     words = [os.path.basename(word) for word in command if not word.startswith("-")] or ["job"]
     runs_file = _INTERPRETER.fullmatch(words[0]) and len(words) > 1 and not {"-c", "-e"} & set(command[1:2])
     chosen = words[1] if runs_file else words[0]
@@ -166,7 +166,7 @@ def made_name(command: Sequence[str]) -> str:
 
 
 def _escaped(word: str) -> str:
-    """``$(X)`` would be put in by the API; what the user typed is meant as it stands."""
+    """Escape ``$(X)``, which the API would replace: the user's words are meant literally."""
     return word.replace("$(", "$$(")
 
 
@@ -198,7 +198,7 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 
 
 def _only_queue(connection: Connection, namespace: str) -> str:
-    """The queue of somebody who names none: there is one, or one is called default."""
+    """Return the queue if the user names none: the only one, or the one called default."""
     try:
         page = connection.client.list(LOCAL_QUEUES, namespace)
     except NotFound:
@@ -233,7 +233,7 @@ def _followed(client: Client, namespace: str, name: str, *, many: bool) -> int:
 
 
 def _asked(client: Client, namespace: str, name: str) -> int | None:
-    """What becomes of it after Ctrl-C; None: it is followed on."""
+    """Ask what to do after Ctrl-C; None: follow it on."""
     echo("", err=True)
     answer = "d"
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):

@@ -1,8 +1,8 @@
-"""``makeway apply``: what files say becomes what a server has. All or nothing, as far as that can be known before.
+"""``makeway apply``: the server's objects become as the files say. All or nothing, as far as that can be known before.
 
-First everything is judged here, by the rules that the server has too; then the server is asked about each object
-without storing any (a dry run); only then is something stored. What is wrong is told all at once. An object in a
-namespace that comes with the same files is judged here alone, for the server cannot know its place yet.
+First everything is validated here, by the same rules as in the server. Then the server tries each object in a dry run.
+Only then is something stored. All problems are reported at once. An object in a namespace that comes with the same
+files is validated here only, because the server does not have its namespace yet.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def apply(
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What became of a document."""
+    """The result of a document."""
 
     document: ManifestObject
     became: Became
@@ -85,7 +85,7 @@ class _Stored:
 
 
 class _Work:
-    """The calls to the server; each document first without a trace, then for good."""
+    """The calls to the server; each document first as a dry run, then for good."""
 
     def __init__(self, client: Client, server_side: bool, force: bool) -> None:
         self._client = client
@@ -93,7 +93,7 @@ class _Work:
         self._force = force
 
     def tried(self, documents: Sequence[ManifestObject]) -> list[_Stored]:
-        """What would become of them; with an error the program ends here."""
+        """Return the results of dry runs; with an error the program ends here."""
         coming = self._coming_namespaces(documents)
         errors: list[Finding] = []
         found: list[_Stored] = []
@@ -114,7 +114,7 @@ class _Work:
         return found
 
     def _coming_namespaces(self, documents: Sequence[ManifestObject]) -> set[str]:
-        """Those that the files bring and the server does not have yet."""
+        """Return the namespaces that the files bring and the server does not have yet."""
         coming = set()
         for document in documents:
             if document.resource.kind == "Namespace":
@@ -125,7 +125,7 @@ class _Work:
         return coming
 
     def store(self, documents: Sequence[ManifestObject], teller: _Teller) -> None:
-        """Store them. What is refused now, although the trial went well, is told, and the others go on."""
+        """Store the documents. A refusal now, after a successful dry run, is reported, and the others go on."""
         for number, each in enumerate(documents):
             try:
                 teller.tell(self._applied(each, dry_run=False))
@@ -166,7 +166,7 @@ class _Work:
 
 
 def _said(tree: dict[str, Any]) -> dict[str, Any]:
-    """An object without what a server counts: a dry run leaves the resourceVersion as it is."""
+    """Return an object without the server's counters: a dry run leaves the resourceVersion as it is."""
     metadata = {
         k: v for k, v in tree["metadata"].items() if k not in ("generation", "managedFields", "resourceVersion")
     }
@@ -183,7 +183,7 @@ def _findings(document: ManifestObject, error: StoreError) -> list[Finding]:
 
 
 class _Teller:
-    """Says what became of each document as soon as that is known; data comes in one piece in the end."""
+    """Prints the result of each document at once; structured output comes in one piece at the end."""
 
     def __init__(self, output: str, dry_run: str, server_side: bool) -> None:
         self._output = output

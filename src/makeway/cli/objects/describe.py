@@ -1,4 +1,4 @@
-"""``makeway describe``: one object for people, with what is said about it and what happened to it."""
+"""``makeway describe``: one object for people, with its status and its events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from makeway.runtime.ports import StoreError
 
 WORKLOADS = resource_of(kind_of(Workload))
 VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
-EVENTS_MAX = 20  # of one object, the newest
+EVENTS_MAX = 20  # newest events of one object
 POSITIONS_MAX = 1000
 LAST_APPLIED = "last-applied-configuration"
 TOP = ("apiVersion", "kind", "metadata", "spec", "status", "data", "stringData")
@@ -93,7 +93,7 @@ class _Description:
         self._print_events()
 
     def _workloads(self) -> list[Object]:
-        """What is admitted or waits for a Job: there stands why."""
+        """Return the Workloads of a Job: they have the reason for waiting."""
         if (self._resource.kind, self._resource.group) != ("Job", "batch"):
             return []
         scope = QueryScope(_meta(self._tree, "namespace"), f"{JOB_UID_LABEL}={_meta(self._tree, 'uid')}")
@@ -128,14 +128,14 @@ class _Description:
             yield "Waits", position
 
     def _position(self) -> str:
-        """Its place in the queue, if it is a Workload that waits and the server tells."""
+        """Return the place of a pending Workload in its queue, if the server tells it."""
         queue = (self._tree.get("spec") or {}).get("queueName")
         if self._resource.plural != "workloads" or not queue or not self._resource.group.startswith("kueue"):
             return ""
         path = f"{VISIBILITY}/namespaces/{_meta(self._tree, 'namespace')}/localqueues/{queue}/pendingworkloads"
         try:
             summary = self._connection.client.send("GET", path, query={"limit": str(POSITIONS_MAX)}).tree()
-        except StoreError:  # not every server tells
+        except StoreError:  # not every server tells it
             return ""
         for each in summary.get("items") or ():
             if (each.get("metadata") or {}).get("name") == _meta(self._tree, "name"):
@@ -185,6 +185,6 @@ class _Description:
 
 
 def _before(position: object) -> str:
-    """Positions count from 0: how many come before it."""
+    """Return how many come before it: positions count from 0."""
     number = position if isinstance(position, int) else 0
     return "first" if number == 0 else f"{number} before it"

@@ -1,7 +1,7 @@
-"""Manifests on their way to a server: read, judged all at once, each with its place in the URLs, in order.
+"""Manifests on their way to a server: read, validated together, each with its place in the URLs, in order.
 
-What others refer to comes first, so that a queue finds its flavors and a job its queue. Within a kind the order is
-that of the files.
+Objects that others refer to come first, so that a queue finds its flavors and a job its queue. Within a kind the order
+is that of the files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from makeway.api.reading.together import check_together
 from makeway.cli.offline.files import STDIN, gather
 from makeway.cli.terminal.screen import plain, plural, print_finding
 
-ORDER = (  # all others come last
+ORDER = (  # all other kinds come last
     "Namespace", "Node", "RuntimeClass", "PriorityClass", "WorkloadPriorityClass", "LimitRange", "Secret", "ConfigMap",
     "ResourceFlavor", "MultiKueueCluster", "MultiKueueConfig", "AdmissionCheck", "Cohort", "ClusterQueue",
     "LocalQueue", "PodDisruptionBudget",
@@ -33,12 +33,12 @@ NOT_STORED = {
 
 @dataclass(frozen=True, slots=True)
 class ManifestObject:
-    """One object, as written, and where it belongs."""
+    """One object, as written, with its place."""
 
     manifest: Manifest
     resource: Resource
-    namespace: str  # "" where the kind has none
-    name: str  # "" where the server makes one
+    namespace: str  # "" for a kind without namespaces
+    name: str  # "" if the server makes one
     tree: dict[str, Any]
 
     @property
@@ -49,7 +49,7 @@ class ManifestObject:
         )
 
     def finding(self, path: str, message: str, hint: str = "") -> Finding:
-        """Something that is wrong with it, at its place in the file."""
+        """Return a problem at the object's place in the file."""
         manifest = self.manifest
         return _finding(manifest, manifest.written(path), message, hint)
 
@@ -64,15 +64,15 @@ def _finding(manifest: Manifest, path: str, message: str, hint: str) -> Finding:
 def read_documents(
     paths: Sequence[str], recursive: bool, namespace: str | None, default: str, *, done: str = STORED
 ) -> list[ManifestObject]:
-    """All objects of the files; with errors the program ends, and every one of them was told.
+    """Return all objects of the files; with errors the program ends, after all were reported.
 
-    ``namespace`` is the one that was asked for, ``default`` that of the server for those who name none.
+    ``namespace`` comes from the options; ``default`` is that of the server, if no option names one.
     """
     if paths.count(STDIN) > 1:
         raise click.UsageError("stdin can be read once only\n\nhint: give `-f -` once")
     gathered = gather(paths, recursive, together=False)
     warnings = [each for each in gathered.findings() if each.severity == "warning"]
-    check_together(gathered.manifests)  # of that only the errors: what is missing here may be on the server
+    check_together(gathered.manifests)  # errors only: what is missing here may be on the server
     errors = [each for each in gathered.findings() if each.severity == "error"]
     documents = []
     for manifest in gathered.manifests:
@@ -86,7 +86,7 @@ def read_documents(
 
 
 def refuse(errors: Sequence[Finding], warnings: Sequence[Finding] = (), done: str = STORED) -> None:
-    """Tell what is wrong; with an error this is the end."""
+    """Report problems; with an error the program ends."""
     for each in warnings:
         print_finding(replace(each, hint="") if errors else each, err=True)
     for each in errors:
@@ -99,7 +99,7 @@ def refuse(errors: Sequence[Finding], warnings: Sequence[Finding] = (), done: st
 def _document(manifest: Manifest, namespace: str | None, default: str) -> ManifestObject | Finding | None:
     tree = manifest.tree
     if manifest.kind is None or manifest.value is None or not isinstance(tree, dict):
-        return None  # that is told already
+        return None  # reported already
     resource = resource_for(tree)
     if resource is None or resource not in known_resources():
         hint = NOT_STORED.get(manifest.kind.name, "it is a question to a server, and nothing that is kept")

@@ -1,4 +1,4 @@
-"""``makeway events``: what happened, newest last, and what happens next."""
+"""``makeway events``: events, newest last, and new ones as they come."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def events(namespace: str | None, everywhere: bool, about: str | None, watch: bo
         shown = _Shown(output, with_namespace=scope.namespace is None)
         if watch:
             for type_, tree in followed(connection.client, EVENTS, scope):
-                if type_ != "DELETED":  # it was forgotten, which is no news
+                if type_ != "DELETED":  # it expired, which is no news
                     shown.some(_sorted(tree.get("items", [tree]), subject))
             return
         found = _sorted(all_items(connection.client, EVENTS, scope), subject)
@@ -51,7 +51,7 @@ def events(namespace: str | None, everywhere: bool, about: str | None, watch: bo
 
 
 def _sorted(found: Sequence[Object], subject: tuple[Resource, str] | None) -> list[Object]:
-    """Those that are about the subject, newest last."""
+    """Return the events about the subject, newest last."""
     return sorted((each for each in found if _concerns(each, subject)), key=_order)
 
 
@@ -69,7 +69,7 @@ def _fields(resource: Resource, name: str) -> str:
 
 
 def _concerns(event: Mapping[str, Any], subject: tuple[Resource, str] | None) -> bool:
-    """Whether it is about the object: two groups may have a kind of the same name."""
+    """Whether an event is about the object: two groups may have a kind of the same name."""
     if subject is None:
         return True
     resource, name = subject
@@ -79,19 +79,19 @@ def _concerns(event: Mapping[str, Any], subject: tuple[Resource, str] | None) ->
 
 
 def events_about(connection: Connection, resource: Resource, namespace: str, name: str) -> list[Object]:
-    """Oldest first. Those of an object without a namespace may be in any."""
+    """Return events, oldest first. Those of an object without a namespace may be in any namespace."""
     scope = QueryScope(namespace or None, "", _fields(resource, name))
     return _sorted(all_items(connection.client, EVENTS, scope), (resource, name))
 
 
 def happened_at(event: Mapping[str, Any]) -> str:
-    """The last time that it happened."""
+    """Return the time of the last occurrence."""
     times = ((event.get("series") or {}).get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return str(next((time for time in times if time), (event.get("metadata") or {}).get("creationTimestamp") or ""))
 
 
 def _order(event: Mapping[str, Any]) -> tuple[str, int, str]:
-    """By time, which has whole seconds only; within one as they were stored."""
+    """Order by time, which has whole seconds only; within a second as they were stored."""
     meta = event.get("metadata") or {}
     version = str(meta.get("resourceVersion") or "")
     return happened_at(event)[:19], int(version) if version.isdigit() else 0, str(meta.get("name") or "")
@@ -108,7 +108,7 @@ def event_cells(event: Mapping[str, Any], now: Millis) -> list[object]:
 
 
 class _Shown:
-    """How events are printed."""
+    """Prints events."""
 
     def __init__(self, output: str, *, with_namespace: bool) -> None:
         self._output = output

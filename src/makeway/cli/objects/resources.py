@@ -27,7 +27,7 @@ namespace_option = click.option(
     shell_complete=complete_names_of("namespaces"),
 )  # fmt: skip
 GET_FORMATS = ["text", "wide", "json", "yaml", "name"]
-SETTLE_SECONDS = 1.0  # that finalizers of a controller that runs are given to be taken
+SETTLE_SECONDS = 1.0  # for a running controller to remove its finalizers
 POLL_SECONDS = 0.05
 POLL_SECONDS_MAX = 1.0
 
@@ -69,12 +69,12 @@ def get(
 
 @dataclass(slots=True)
 class _View:
-    """What is shown, and how."""
+    """What to show, and how."""
 
     connection: Connection
     scope: QueryScope
     output: str
-    mixed: bool  # of several kinds: each name says of which
+    mixed: bool  # several kinds: names include the kind
     _missing: int = 0
 
     def show(self, asked: Sequence[Wanted]) -> None:
@@ -104,7 +104,7 @@ class _View:
         return len(rows)
 
     def _pages(self, asked: Wanted) -> Sequence[Object]:
-        """What the server answers; of several names those that are not there are told and counted."""
+        """Yield the server's answers; of several names, missing ones are reported and counted."""
         accept = PLAIN if self.output in ("json", "yaml") else TABLE
         client, resource = self.connection.client, asked.resource
         if not asked.names:
@@ -164,9 +164,9 @@ class _Row:
 
 
 def _rows(tree: Mapping[str, Any], wide: bool, known: Sequence[Mapping[str, Any]] = ()) -> Iterator[_Row]:
-    """The rows of a table; of a server that knows no tables, names and ages.
+    """Return the rows of a table; names and ages if the server has no tables.
 
-    Only the first event of a watch says what its columns are; the others have those that are ``known``.
+    Only the first event of a watch has column definitions; later ones use the ``known`` columns.
     """
     if tree.get("kind") != "Table":
         now = clock()
@@ -264,7 +264,7 @@ class _ObjectName:
 def _places_of_files(
     paths: Sequence[str], recursive: bool, namespace: str | None, default: str
 ) -> Iterator[_ObjectName]:
-    """What was applied last goes first. With errors nothing goes."""
+    """Return the objects of files in reverse order of apply. With errors nothing is deleted."""
     done = "nothing is deleted"
     documents = read_documents(paths, recursive, namespace, default, done=done)
     hint = "delete it by the name that it was given"
@@ -289,7 +289,7 @@ def _places(
 
 
 class _Deletion:
-    """Deletes one after the other, and tells in the end what became of all of them."""
+    """Deletes objects one after the other, and reports on all of them at the end."""
 
     def __init__(self, connection: Connection, options: Object, dry_run: bool, lenient: bool, output: str) -> None:
         self._connection = connection
@@ -298,7 +298,7 @@ class _Deletion:
         self._lenient = lenient
         self._output = output
         self._done: list[tuple[_ObjectName, Object]] = []
-        self._held: dict[_ObjectName, Mapping[str, Any]] = {}  # metadata of what is only marked
+        self._held: dict[_ObjectName, Mapping[str, Any]] = {}  # metadata of objects that are only marked
         self._failed = 0
 
     def delete(self, place: _ObjectName) -> None:
@@ -332,7 +332,7 @@ class _Deletion:
             click.echo(f"{became}  {words}{' (dry run)' if self._dry_run else ''}")
 
     def await_removal(self, seconds: float) -> None:
-        """Tell of those that go within so long."""
+        """Report objects that are gone within this time."""
         until, pause = time.monotonic() + seconds, POLL_SECONDS
         while self._held:
             for place in [place for place, meta in self._held.items() if self._is_gone(place, meta.get("uid"))]:

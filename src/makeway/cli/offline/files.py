@@ -1,4 +1,6 @@
-"""Manifests from files, folders and stdin. What cannot be read is a finding, and the rest is read all the same."""
+"""Manifests from files, folders and stdin. An unreadable file is a finding, and the other files are read all
+the same.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ FILE_BYTES_MAX = 256 * 1024 * 1024
 
 @dataclass(slots=True)
 class Gathered:
-    """What was read: the manifests, and what is wrong with files and with them."""
+    """The manifests, and the problems of files and manifests."""
 
     manifests: list[Manifest] = field(default_factory=list)
     about_files: list[Finding] = field(default_factory=list)
@@ -31,7 +33,7 @@ class Gathered:
     _order: dict[str, int] = field(default_factory=dict)  # of the files
 
     def findings(self) -> list[Finding]:
-        """Everything that was found: files in the order in which they came, inside a file by line."""
+        """All findings: files in the order in which they came, inside a file by line."""
         found = [*self.about_files, *findings(self.manifests)]
         return sorted(found, key=lambda each: self._order[each.file])
 
@@ -44,7 +46,7 @@ class Gathered:
 
 
 def gather(paths: Sequence[str], recursive: bool, *, together: bool = True) -> Gathered:
-    """Read what the paths name, each file once, and hold all of it against each other, unless that comes later."""
+    """Read what the paths name, each file once, and validate everything together, unless that comes later."""
     gathered = Gathered()
     progress = ProgressLine()
     for source in _sources(paths, recursive):
@@ -84,7 +86,7 @@ def _about(file: str, message: str, hint: str, *, severity: str = "error") -> Fi
 
 
 def _sources(paths: Sequence[str], recursive: bool) -> Iterator[str | Finding]:
-    """The files behind the paths, each once, and findings in the place of those that lead nowhere."""
+    """The files of the paths, each once; findings instead of missing ones."""
     seen: set[str] = set()
     for path in paths:
         for source in [STDIN_NAME] if path == STDIN else _files(path, recursive):
@@ -147,7 +149,7 @@ def _refused(path: str, status: os.stat_result) -> Finding | None:
     if stat.S_ISREG(mode):
         return _too_large(path) if status.st_size > FILE_BYTES_MAX else None
     if stat.S_ISFIFO(mode) and path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")):
-        return None  # the shell's <(command): somebody writes to it
+        return None  # the shell's <(command): another process writes to it
     what = "a named pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
     return _about(path, f"is {what}, not a file", "pipe the manifests in with `-f -`")
 

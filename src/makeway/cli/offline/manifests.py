@@ -1,7 +1,7 @@
-"""``makeway validate`` and ``makeway crds``: what users write, checked; what a cluster must know, printed.
+"""``makeway validate`` and ``makeway crds``: checks of manifests, and the definitions for a cluster.
 
-The findings of ``validate`` are data and go to stdout; how many there are is told on stderr. A file that cannot be
-read is one more finding, and the other files are checked all the same.
+The findings of ``validate`` are data and go to stdout; their number goes to stderr. An unreadable file is one more
+finding, and the other files are checked all the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``makeway place``: where the pods of these manifests go, who must make way for them, and why. Nothing runs.
+"""``makeway place``: the nodes for the pods of these manifests, the pods that must make way, and why. Nothing runs.
 
-The answer is data and goes to stdout; what is wrong with the manifests goes to stderr. With errors nothing is placed.
+The answer is data and goes to stdout; problems of the manifests go to stderr. With errors nothing is placed.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from makeway.core.placement.model import Cluster, ForGroup, ForPod, GroupKey, Pl
 from makeway.core.policy import Policy
 from makeway.core.trace import Rule, Step
 
-TOLD_APART = (Rule.PLACE_NODE, Rule.PLACE_MAKES_WAY)  # they have lines of their own
+TOLD_APART = (Rule.PLACE_NODE, Rule.PLACE_MAKES_WAY)  # shown in lines of their own
 
-ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED, Rule.PLACE_APART)  # of a gang: they say which pod
+ABOUT_ONE_OF_THEM = (Rule.PLACE_LACKS, Rule.PLACE_CLOSED, Rule.PLACE_APART)  # for a gang these name the pod
 
 
 @click.command()
 @click.option("-f", "--filename", "named", multiple=True, metavar="PATH", help="File, folder, or - for stdin.")
 @click.argument("more", nargs=-1, metavar="[PATH]...")
 @click.option("-R", "--recursive", is_flag=True, help="Look into folders below a folder too.")
-@click.option("--for", "whom", metavar="KIND/NAME", help="Only this one: pod/NAME or workload/NAME.")
+@click.option("--for", "only", metavar="KIND/NAME", help="Only this one: pod/NAME or workload/NAME.")
 @click.option("-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where --for is looked up.")
 @click.option("--config", metavar="FILE", help="A Configuration; its makeway.scoring and feature gates count.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def place(
-    named: tuple[str, ...], more: tuple[str, ...], recursive: bool, whom: str | None, namespace: str,
+    named: tuple[str, ...], more: tuple[str, ...], recursive: bool, only: str | None, namespace: str,
     config: str | None, output: str,
 ) -> None:  # fmt: skip
     """Say where pods go on nodes, who must make way, and why.
@@ -54,7 +54,7 @@ def place(
         raise click.UsageError("stdin can be read once only\n\nhint: give `-` once")
     policy = policy_of(read_configuration(config, undone="placed"))
     scene = read_scene((*named, *more), recursive, policy.gates)
-    seekers = _queue(scene.cluster) if whom is None else _named(scene, whom, namespace)
+    seekers = _queue(scene.cluster) if only is None else _named(scene, only, namespace)
     found = list(_placed(scene.cluster, seekers, policy))
     asides = [*told_left_out(scene.left_out), *(f"Not heeded: {each}" for each in scene.unheeded)]
     for note in (*scene.notes, *(asides if output == "json" else ())):
@@ -66,11 +66,11 @@ def place(
         echo(line)
 
 
-# --- for whom ---------------------------------------------------------------------------------------------------------
+# --- what waits for a place -------------------------------------------------------------------------------------------
 
 
 def _queue(cluster: Cluster) -> list[Preemptor]:
-    """Who waits, the most important first, then who came first; a gang once, with its first pod (S-15.2.1)."""
+    """The waiting pods, the most important first, then the oldest; a gang once, with its first pod (S-15.2.1)."""
     ranks = {(each.namespace, each.name): each.priority for each in cluster.workloads}
     waiting = [pod for pod in cluster.pods if pod.node is None]
     waiting.sort(key=lambda pod: (-_rank(pod, ranks), pod.arrived))
@@ -92,11 +92,11 @@ def _seeker(gangs: set[GroupKey], pod: Pod) -> Preemptor:
     return ForPod(pod.key)
 
 
-def _named(scene: PlaceInput, whom: str, namespace: str) -> list[Preemptor]:
+def _named(scene: PlaceInput, only: str, namespace: str) -> list[Preemptor]:
     cluster = scene.cluster
-    kind, _, name = whom.partition("/")
+    kind, _, name = only.partition("/")
     if kind not in ("pod", "workload") or not name:
-        raise click.UsageError(f"--for {whom} names nobody\n\nhint: `--for pod/NAME` or `--for workload/NAME`")
+        raise click.UsageError(f"--for {only} names nobody\n\nhint: `--for pod/NAME` or `--for workload/NAME`")
     if kind == "workload":
         return _of_workload(scene, namespace, name)
     pods = {pod.key: pod for pod in cluster.pods}
@@ -105,7 +105,7 @@ def _named(scene: PlaceInput, whom: str, namespace: str) -> list[Preemptor]:
         hint = "only those that wait for a place from us are placed"
         raise click.ClickException(plain(f"Pod {name} {left_out.why}") + f"\n\nhint: {hint}")
     if pod is None:
-        raise _nobody("Pod", name, namespace, [each[1] for each in pods if each[0] == namespace])
+        raise _missing("Pod", name, namespace, [each[1] for each in pods if each[0] == namespace])
     if pod.node is not None:
         raise click.ClickException(f"Pod {name} is on node {pod.node} already\n\nhint: only pods that wait are placed")
     if isinstance(_seeker(_gangs(cluster), pod), ForGroup) and pod.member is not None:
@@ -118,7 +118,7 @@ def _of_workload(scene: PlaceInput, namespace: str, name: str) -> list[Preemptor
     cluster = scene.cluster
     known = [each.name for each in cluster.workloads if each.namespace == namespace]
     if name not in known:
-        raise _nobody("scheduling Workload", name, namespace, known)
+        raise _missing("scheduling Workload", name, namespace, known)
     refers = {
         pod.key for pod in cluster.pods
         if pod.key[0] == namespace and pod.member is not None and pod.member.workload == name
@@ -136,7 +136,7 @@ def _of_workload(scene: PlaceInput, namespace: str, name: str) -> list[Preemptor
     return found
 
 
-def _nobody(kind: str, name: str, namespace: str, known: list[str]) -> click.ClickException:
+def _missing(kind: str, name: str, namespace: str, known: list[str]) -> click.ClickException:
     near = did_you_mean(name, known) or "`-n` names another namespace"
     return click.ClickException(f"no {kind} {plain(name)} in namespace {plain(namespace)}\n\nhint: {near}")
 
@@ -145,7 +145,7 @@ def _nobody(kind: str, name: str, namespace: str, known: list[str]) -> click.Cli
 
 
 def _placed(cluster: Cluster, seekers: list[Preemptor], policy: Policy) -> Iterator[_Found]:
-    """One after another; a pod that is promised a place has it for those after, and what makes way for it is gone."""
+    """Place them one after another; a nominated pod keeps its place for the next ones, and its victims are gone."""
     state = ClusterState.of(cluster, scoring=policy.scoring)
     for each in seekers:
         answer = sought(state, each, pod_by_pod=not policy.gates.workload_aware_preemption)

@@ -1,7 +1,7 @@
-"""What ``makeway place`` makes of the files: the cluster in them, the pods that are left out of it, and notes.
+"""The input of ``makeway place``: the cluster in the files, the pods that are left out, and notes.
 
-The files may be what ``kubectl get -A -o json`` prints. So a kind that takes no part is no error, nor is a field that
-is younger than we are in an object that a server has stored; both are told once, with a count.
+The files may be the output of ``kubectl get -A -o json``. So a kind that plays no part is no error, nor is a field that
+is newer than makeway in an object from a server; both are reported once, with a count.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from makeway.core.placement.model import Cluster, PodKey
 from makeway.core.policy import Gates
 
 TAKES_PART = (Node, Pod, GangWorkload, PodDisruptionBudget, PriorityClass, Namespace)
-NAMES_MAX = 10  # that one line tells
+NAMES_MAX = 10  # in one line
 _INDEX = re.compile(r"\[\d+\]")
 
 
 class UnplacedPod(NamedTuple):
-    """A pod that waits, and not for a place from us."""
+    """A pod that waits, but not for a place from us."""
 
     why: str  # "has scheduling gates"
     why_many: str  # "have scheduling gates"
-    workload: tuple[str, str] | None  # the scheduling Workload that it names
+    workload: tuple[str, str] | None  # its scheduling Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class PlaceInput:
     cluster: Cluster
     left_out: Mapping[PodKey, UnplacedPod]
     notes: Sequence[str]  # about the files
-    unheeded: Sequence[str]  # what pods that wait ask for in vain
+    unheeded: Sequence[str]  # what waiting pods ask for in vain
 
 
 def read_scene(paths: Sequence[str], recursive: bool, gates: Gates) -> PlaceInput:
-    """The cluster that the files describe; ends the program if they have errors, and all of them are told."""
+    """Return the cluster that the files describe; with errors the program ends, after all were reported."""
     notes: list[str] = []
     values = [each.value for each in _load(paths, recursive, notes) if each.value is not None]
     left_out = {key_of(each.metadata): found for each in values if isinstance(each, Pod) and (found := _left_out(each))}
@@ -64,7 +64,7 @@ def read_scene(paths: Sequence[str], recursive: bool, gates: Gates) -> PlaceInpu
 
 
 def listed(names: Iterable[str]) -> str:
-    """In order, and not more of them than one can take in."""
+    """Return the names in order, up to a readable number."""
     found = sorted(names)
     more = f" and {len(found) - NAMES_MAX} more" if len(found) > NAMES_MAX else ""
     return ", ".join(found[:NAMES_MAX]) + more
@@ -101,7 +101,7 @@ def _is_other_kind(manifest: Manifest) -> bool:
 
 
 def _forgiven(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """Unknown fields of objects that a server has stored are no mistakes of the file."""
+    """Accept unknown fields of objects from a server: they are no mistakes of the file."""
     fields: Counter[str] = Counter()
     for manifest in manifests:
         value = manifest.value
@@ -154,7 +154,7 @@ def _about_nodes(cluster: Cluster) -> Iterator[str]:
 
 
 def _unheeded(values: Iterable[Wire]) -> Iterator[str]:
-    """Each thing once, with the pods that ask for it."""
+    """Return each request once, with the pods that make it."""
     asking: dict[str, list[str]] = defaultdict(list)
     for each in values:
         if not isinstance(each, Pod) or not is_live(each):

@@ -1,6 +1,6 @@
-"""``makeway plan``: what would become of these manifests, cycle by cycle, and why. Nothing is applied anywhere.
+"""``makeway plan``: what would happen to these manifests, cycle by cycle, and why. Nothing is applied.
 
-The plan is data and goes to stdout; what is wrong with the manifests goes to stderr. With errors nothing is planned.
+The plan is data and goes to stdout; problems of the manifests go to stderr. With errors nothing is planned.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TOLD_IN_WORDS = (Rule.LOWER_PRIORITY, Rule.RECLAIM_WHILE_BORROWING, *TOLD_OF_VIC
 
 
 def _instant(_: click.Context, __: click.Parameter, value: str | None) -> Millis:
-    """A point in time, in whole seconds as the API keeps it; not given, the clock's."""
+    """A point in time, in whole seconds as in the API; by default the present."""
     if value is None:
         return Millis(time.time_ns() // 10**9 * 1000)
     try:
@@ -93,7 +93,7 @@ def plan(
 
 
 def _load(paths: Sequence[str], recursive: bool, config: str | None, profile: Profile) -> tuple[list[Manifest], Policy]:
-    """The manifests of the paths and the policy of the configuration; ends the program if one has errors."""
+    """Return the manifests and the policy of the configuration; with errors the program ends."""
     gathered = gather([*([] if config is None else [config]), *paths], recursive)
     found = gathered.findings()
     errors = count(found, "error")
@@ -122,7 +122,7 @@ def _policy(settings: list[Manifest], config: str | None, profile: Profile) -> P
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    """A plan, to be told as data or as text."""
+    """A plan, printable as data or as text."""
 
     objects: Prepared
     planned: PlannedCycles
@@ -183,7 +183,7 @@ class _Story:
         return f"{stopped} Waiting at its end:" if somebody_waits else stopped
 
     def _name(self, key: WorkloadKey) -> str:
-        """A Workload that was made of a Job goes by the Job's name."""
+        """A Workload that was made for a Job has the Job's name."""
         return plain(self.objects.jobs.get(key, key))
 
     def _cycle_lines(self, cycle: PlannedCycle) -> Iterator[str]:
@@ -208,7 +208,7 @@ class _Story:
             yield "  nobody is looked at"
 
     def _turn(self, verdict: Verdict) -> str:
-        """Why it came before the next one, where shares decide that."""
+        """Why it came before the next one, if shares decide that."""
         step = turn_of(verdict.steps)
         return "" if step is None else f"; before {self._name(WorkloadKey(step.subjects[1]))}: {step}"
 
@@ -254,7 +254,7 @@ def _admitted_data(verdict: Verdict) -> dict[str, object]:
 
 
 def _placed(verdict: Verdict) -> str:
-    """Where its pods go: ``in team-b, 3 pods on reserved, borrows``."""
+    """The flavors of its pods: ``in team-b, 3 pods on reserved, borrows``."""
     parts = []
     for part in verdict.assignment.pod_sets:
         flavors: dict[str, list[str]] = {}
@@ -275,7 +275,7 @@ def _bold(text: str) -> str:
 
 
 def _folded(text: str, indent: int, next_indent: int | None = None) -> list[str]:
-    """A line for a pipe; as many as it takes for a terminal."""
+    """One line for a pipe; as many as needed for a terminal."""
     if not is_terminal(sys.stdout):
         return [" " * indent + text]
     width = max(WIDTH_MIN, shutil.get_terminal_size().columns)

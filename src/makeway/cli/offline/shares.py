@@ -1,4 +1,4 @@
-"""How shares are told: as data, and in a line of text (S-9.2). A share that has no end is ``infinite``."""
+"""Shares as data, and in a line of text (S-9.2). A share without a limit is ``infinite``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOLD_OF_TURNS = frozenset(rule for rule in SHARES_IN if rule.startswith("order/"
 
 
 def victim_data(step: Step) -> Mapping[str, object]:
-    """Why somebody must leave, if shares say so: both sides before and after."""
+    """Why a workload must make way, if shares say so: both sides before and after."""
     if step.rule not in TOLD_OF_VICTIMS:
         return {}
     _, mine, theirs = step.subjects
@@ -24,14 +24,14 @@ def victim_data(step: Step) -> Mapping[str, object]:
 
 
 def refusal_data(step: Step | None) -> Mapping[str, object]:
-    """Why nobody leaves for a workload, if shares say so."""
+    """Why no workload makes way, if shares say so."""
     if step is None:
         return {}
     return {"rule": step.rule, "side": step.subjects[1], "shares": _named(step, OF_REFUSAL)}
 
 
 def turn_of(steps: Iterable[Step]) -> Step | None:
-    """The step that says why an entry came before the next one, if there was a choice."""
+    """Return the step that says why an entry came before the next one, if there was a choice."""
     return next((step for step in steps if step.rule in TOLD_OF_TURNS), None)
 
 

@@ -1,7 +1,7 @@
 """``makeway simulate``: the real controllers in virtual time, over manifests and a source of arrivals.
 
-The report is data and goes to stdout; notes, problems and progress go to stderr. All that is wrong with the input is
-told at once, and then nothing is simulated. Files appear when they are whole.
+The report is data and goes to stdout; notes, problems and progress go to stderr. All problems of the input are reported
+at once, and then nothing is simulated. Files appear when they are complete.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from makeway.runtime.recount.recount import recount
 FORMATS = ("philly", "openb", "swf")
 PROGRESS_AFTER_SECONDS = 1.0
 PROGRESS_EVERY_SECONDS = 0.2
-FIGURES_MS = 3_600_000  # of virtual time: nobody looks at the status of a queue in between
-FAULTS_END = 0.8  # of the time until the last arrival: what was broken must mend itself
-FAULTS_MS_MIN = 3_600_000  # that time is taken to be at least so long
-NOTES_MAX = 5  # of one sort
+FIGURES_MS = 3_600_000  # of virtual time: no user reads the status of a queue in between
+FAULTS_END = 0.8  # of the time until the last arrival: after this the faults must heal
+FAULTS_MS_MIN = 3_600_000  # the least value of that time
+NOTES_MAX = 5  # of one type
 PART = ".part"
 WORK = ("Job", "Workload")
 
@@ -78,7 +78,7 @@ class _MillisParam(click.ParamType):  # type: ignore[type-arg]
 
 @dataclass(frozen=True, slots=True)
 class SimulateOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     paths: tuple[str, ...]
     recursive: bool
@@ -95,7 +95,7 @@ class SimulateOptions:
     journal: str | None
 
     def files(self) -> Iterator[str]:
-        """All that is read, as far as it is named."""
+        """The input files that are named."""
         traced = "" if self.trace is None else self.trace.partition(":")[2]
         named = (*self.paths, self.generator, self.arrivals, self.config, self.against, *traced.split(","))
         yield from (each for each in named if each)
@@ -189,9 +189,9 @@ def _check_outputs(asked: SimulateOptions) -> None:
 
 @contextmanager
 def _whole(path: str) -> Iterator[IO[bytes]]:
-    """A file that appears when it is whole. Until then it is beside its place, and what was there before stays.
+    """Open a file that appears when it is complete. Until then it has another name, and an older file stays.
 
-    If makeway itself fails, what was written until then is kept: it may say why.
+    If makeway itself fails, the part that was written is kept: it may show why.
     """
     place = os.path.realpath(path)
     if os.path.exists(place) and not os.path.isfile(place):  # a pipe or a device
@@ -210,7 +210,7 @@ def _whole(path: str) -> Iterator[IO[bytes]]:
 
 
 def _opened(files: ExitStack, path: str | None, found: list[Finding]) -> IO[bytes] | None:
-    """Opened before anything runs: nobody waits for minutes to learn that a folder is missing."""
+    """Open the output files before the run: a missing folder must not be noticed minutes later."""
     if path is None:
         return None
     try:
@@ -227,12 +227,12 @@ def _opened(files: ExitStack, path: str | None, found: list[Finding]) -> IO[byte
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """All that a run is made of."""
+    """The input of a run."""
 
     policy: Policy
     source: Source
     notes: tuple[str, ...] = ()
-    prefix: str = ""  # of what is said about it
+    prefix: str = ""  # of messages about it
 
 
 def _about(file: str, message: str, hint: str, line: int | None = None) -> Finding:
@@ -240,7 +240,7 @@ def _about(file: str, message: str, hint: str, line: int | None = None) -> Findi
 
 
 def _prepared(asked: SimulateOptions, files: ExitStack) -> tuple[list[_Scene], IO[bytes] | None, IO[bytes] | None]:
-    """Everything that is read and written; ends the program if anything is wrong with it."""
+    """Open all input and output; with any error the program ends."""
     found: list[Finding] = []
     warnings: list[Finding] = []
     settings, manifests = _gathered(asked, found, warnings)
@@ -276,7 +276,7 @@ def _collected(found: list[Finding], read: Callable[[], Source | None]) -> Sourc
 def _gathered(
     asked: SimulateOptions, found: list[Finding], warnings: list[Finding]
 ) -> tuple[list[Manifest], list[Manifest]]:
-    """The manifests of the configuration, and all others."""
+    """Return the manifests of the configuration, and all others."""
     gathered = gather([*([] if asked.config is None else [asked.config]), *asked.paths], asked.recursive)
     for each in gathered.findings():
         (found if each.severity == "error" else warnings).append(each)
@@ -297,7 +297,7 @@ def _policy(settings: Sequence[Manifest], config: str | None, found: list[Findin
 
 
 def _varied(against: str, own: list[Manifest], policy: Policy, found: list[Finding]) -> tuple[list[Manifest], Policy]:
-    """What the other run is made of: another Configuration, or manifests in the place of those of the same kinds."""
+    """Return the input of the other run: another Configuration, or manifests that replace those of the same kinds."""
     gathered = gather([against], recursive=False)
     errors = [each for each in gathered.findings() if each.severity == "error"]
     found.extend(errors)
@@ -311,7 +311,7 @@ def _varied(against: str, own: list[Manifest], policy: Policy, found: list[Findi
 
 
 def _sort(manifest: Manifest) -> str:
-    """Its kind; Jobs and Workloads are one, for both are work."""
+    """Return the kind; Jobs and Workloads are one, because both are work."""
     return WORK[0] if manifest.kind_name in WORK else manifest.kind_name
 
 
@@ -324,7 +324,7 @@ def _sound(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _scene(manifests: Sequence[Manifest], there: Source, coming: Source | None, policy: Policy) -> _Scene:
-    """All that is there, and all that comes; the manifests' own queues take the place of those a source made up."""
+    """Combine the objects and arrivals; queues of manifests replace those that a source made up."""
     notes = list(_left_out(manifests, policy, there.begins_at))
     if coming is None:
         if not there.count and not any(each.kind in WORK for each in there.objects):  # type: ignore[attr-defined]
@@ -341,7 +341,7 @@ def _scene(manifests: Sequence[Manifest], there: Source, coming: Source | None, 
 
 
 def _left_out(manifests: Sequence[Manifest], policy: Policy, now: Millis) -> Iterator[str]:
-    """Who is not measured although it is in the manifests, and why: as ``makeway plan`` says it."""
+    """Yield the workloads of the manifests that are not measured, and why, in the words of ``makeway plan``."""
     if any(isinstance(manifest.value, Configuration) for manifest in manifests):
         yield "a Configuration among the manifests: only the file that --config names is used"
     left_out = prepared((each.value for each in _sound(manifests) if each.value is not None), policy, now).left_out
@@ -365,7 +365,7 @@ def _coming(asked: SimulateOptions) -> Source | None:
 
 
 def _nodes_of(pods: str) -> str:
-    """The node list beside a pod list: what their names begin with is the same."""
+    """The node list beside a pod list: the beginning of their names is the same."""
     begins, pod, _ = os.path.basename(pods).partition("pod")
     return beside(pods, f"{begins}node" if pod else "node")
 
@@ -375,13 +375,13 @@ def _nodes_of(pods: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """What a run was like, and what people should know about it."""
+    """The result of a run, and messages about it."""
 
     measured: Measures
-    names: Mapping[str, str]  # Workload -> the Job that it was made of
+    names: Mapping[str, str]  # Workload -> its Job
     notes: tuple[str, ...]
     warnings: tuple[str, ...]  # part of the result
-    broken: tuple[str, ...]  # promises that were not kept
+    broken: tuple[str, ...]  # broken promises
 
 
 def _run(asked: SimulateOptions, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
@@ -399,7 +399,7 @@ def _run(asked: SimulateOptions, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
     def watching(now: Millis) -> None:
         progress.show(simulation)
         if simulation.witness is not None:
-            simulation.witness.look()  # before what it has not seen is forgotten
+            simulation.witness.look()  # before the store forgets revisions it has not seen
         if until is None:
             rounds.look(now)
 
@@ -415,21 +415,21 @@ def _run(asked: SimulateOptions, scene: _Scene, sink: IO[bytes] | None) -> _Ran:
     finally:
         progress.clear()
     run = simulation.recorded(cpu_seconds=time.process_time() - began)
-    fired = {name: run.faults_fired.get(name, 0) for name in PROFILES[asked.faults]}  # of others nobody asks
+    fired = {name: run.faults_fired.get(name, 0) for name in PROFILES[asked.faults]}  # only the points of the profile
     notes, broken = tuple(_notes(simulation, goes_round)), tuple(_broken(simulation))
     measured, warnings = measure(replace(run, faults_fired=fired)), tuple(simulation.warnings())
     return _Ran(measured, _names(simulation), notes, warnings, broken)
 
 
 def for_a_long_run() -> None:
-    """What is there by now stays: the collector of cycles need not look at it again and again."""
+    """Exclude present objects from garbage collection: they stay until the end."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
 
 
 def faults_end(source: Source, until: Millis | None) -> Millis:
-    """Early enough that there is time to mend; not so early that nothing could go wrong where all come at once."""
+    """The end of faults: early enough to heal, late enough that faults can happen even if all work arrives at once."""
     last = max((arrival.at for arrival in source.arrivals), default=source.begins_at)
     ends_at = max(last, source.begins_at + FAULTS_MS_MIN) if until is None else until
     return Millis(int(source.begins_at + FAULTS_END * (ends_at - source.begins_at)) + 1)
@@ -449,12 +449,12 @@ def _notes(simulation: Simulation, goes_round: bool) -> Iterator[str]:
 
 
 def _broken(simulation: Simulation) -> Iterator[str]:
-    """Promises that were not kept. Those about rest are asked at rest only: a run may be cut in the middle."""
+    """The broken promises. Those about rest are checked at rest only, because a run may be cut in the middle."""
     at_rest = all(actor.next_at() is None for actor in simulation.driver.actors)
     if simulation.witness is not None:
         for broken in simulation.broken() if at_rest else simulation.witness.broken:
             yield str(broken)
-    if at_rest or simulation.witness is None:  # with faults an answer may still be on its way
+    if at_rest or simulation.witness is None:  # with faults an answer may still be outstanding
         for difference in recount(simulation.store_objects(), simulation.engine.engine.state):
             yield f"the books differ from the objects: {difference}"
 
@@ -463,7 +463,7 @@ def _broken(simulation: Simulation) -> Iterator[str]:
 
 
 class _Progress:
-    """A line on the terminal while it takes long."""
+    """A progress line on the terminal."""
 
     def __init__(self, total: int, begins_at: Millis) -> None:
         self._total = total
@@ -493,7 +493,7 @@ class _Progress:
 
 
 def _warnings(ran: _Ran, other: _Ran | None) -> list[str]:
-    """Those of both runs, for people; what is said of both is said once."""
+    """Warnings of both runs, for people; a common warning is printed once."""
     others = () if other is None else other.warnings
     return [*ran.warnings, *(f"--against: {each}" for each in others if each not in ran.warnings)]
 
@@ -524,7 +524,7 @@ def _tell(ran: _Ran, other: _Ran | None, output: str, per_workload: bool) -> Non
 
 
 def _again(asked: SimulateOptions) -> str:
-    """The command that gives the same run."""
+    """The command that repeats the run."""
     words = ["makeway", "simulate", *(word for path in asked.paths for word in ("-f", path))]
     words += ["-R"] * asked.recursive
     for name in ("generator", "trace", "arrivals", "config", "against"):

@@ -1,4 +1,4 @@
-"""A Configuration file for commands that serve or place; all that is wrong with it is told, and the command ends."""
+"""The Configuration file of commands that serve or place; with errors the command ends, after all were reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from makeway.cli.terminal.screen import plural, print_finding
 
 
 def read_configuration(path: str | None, *, undone: str = "started") -> Configuration:
-    """What a file says; the defaults without one. Where anything is wrong the command ends: nothing is ``undone``."""
+    """Return the Configuration; the defaults without a file. With errors the command ends: nothing is ``undone``."""
     if path is None:
         return Configuration()
     gathered = gather([path], recursive=False)

@@ -1,6 +1,6 @@
-"""``makeway kubeconfig`` and ``makeway token``: how others reach the local server, and who they are to it.
+"""``makeway kubeconfig`` and ``makeway token``: access of others to the local server.
 
-A token is made through the running server, or, where none runs, in its data folder. It is told once, when it is made.
+A token is made through the running server, or, if none runs, in its data folder. It is shown once, when it is made.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def _config(name: str, server: str, authority: bytes, token: str) -> dict[str, A
 
 
 def _merge(path: Path, entry: Mapping[str, Any]) -> None:
-    """Into what is there, for its owner alone from then on: it has a token. What is no kubeconfig is left as it is.
+    """Add an entry to a kubeconfig, which is private from then on because of its token. Other files are not changed.
 
-    A link is followed: many keep the file elsewhere, and where it leads to is for the owner of the link to say.
+    Links are followed: many users keep the file elsewhere, and the owner of a link decides where it leads.
     """
     path = Path(os.path.realpath(path))
     try:
@@ -121,13 +121,13 @@ def _merge(path: Path, entry: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A token that exists; its secret is known to its holder alone."""
+    """An existing token; only its holder knows the secret."""
 
     id: str
     name: str
     role: str
     created: str
-    expires: str = ""  # it does not end by itself
+    expires: str = ""  # default: it does not expire
 
     @classmethod
     def of(cls, token: Token) -> _Known:
@@ -146,11 +146,11 @@ class _TokenKeeper(Protocol):
     def list(self) -> Sequence[_Known]: ...
 
     def revoke(self, id_: str) -> bool:
-        """Whether there was one."""
+        """Revoke a token; return whether there was one."""
 
 
 class _ThroughServer:
-    """The tokens of a server that runs, as objects of its API."""
+    """The tokens of a running server, as objects of its API."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -192,7 +192,7 @@ class _InFolder:
 @contextmanager
 def _tokens(data: str | None) -> Iterator[_TokenKeeper]:
     folder = data_folder(data)
-    local_target(folder)  # a hint where there has never been a server
+    local_target(folder)  # raises with a hint if there never was a server
     if holder_of(folder) is not None:
         click.get_current_context().meta["makeway.server"] = {"data": data}
         with connected() as connection:

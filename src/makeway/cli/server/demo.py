@@ -1,7 +1,7 @@
-"""``makeway demo``: a server of its own, the jobs of an example, and what becomes of them, as it happens.
+"""``makeway demo``: a temporary server, the jobs of an example, and their progress.
 
-The machine is what the example's flavors speak of: a node for each, with the labels and taints of the flavor and as
-much as all queues together own of it. So an example that was written for a cluster runs here as it is.
+The machine has what the example's flavors describe: a node for each flavor, with its labels and taints, and with as
+much capacity as all queues own of it. So an example for a cluster runs here unchanged.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from makeway.cli.offline.files import gather
 from makeway.cli.terminal.screen import echo, plain, plural, print_finding
 from makeway.runtime.ports import StoreError
 
-APART_SECONDS = 2.0  # between two jobs, so that one can see who comes when
+APART_SECONDS = 2.0  # between two jobs, so that users see their order
 LOOK_SECONDS = 0.2
-ONCE_SECONDS = 55.0  # all is over within a minute
+ONCE_SECONDS = 55.0  # everything ends within a minute
 EXAMPLE = "examples/quickstart"
 _PREEMPTED = re.compile(r"JobUID: (?P<job>\S+?)\) due to (?P<reason>[^;]+)")
 
@@ -68,7 +68,7 @@ def demo(paths: tuple[str, ...], once: bool) -> None:
 
 
 def node_words(values: Sequence[Wire]) -> Iterator[str]:
-    """The options of a server that has what the queues give out."""
+    """Return the options of a server that has the quota of the queues as capacity."""
     flavors = [each for each in values if isinstance(each, ResourceFlavor)]
     queues = [each for each in values if isinstance(each, ClusterQueue)]
     for flavor in flavors:
@@ -137,12 +137,12 @@ def _say_what_next(server: OwnServer) -> None:
 
 
 class _Stage:
-    """Says of each job what becomes of it, a line for each turn that it takes."""
+    """Prints the progress of each job, a line for each change."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._began = time.monotonic()
-        self._jobs: dict[tuple[str, str], str] = {}  # what was last said of it
+        self._jobs: dict[tuple[str, str], str] = {}  # its last printed status
         self._names: dict[str, str] = {}  # by uid
         self._evicted: dict[tuple[str, str], int] = {}
         self._codes: dict[tuple[str, str], int] = {}
@@ -155,47 +155,47 @@ class _Stage:
         self._say((namespace, name), "comes")
 
     def watch(self, seconds: float | None) -> None:
-        """Until all have ended, at most so long."""
+        """Print until all have ended, or until the time is up."""
         until = None if seconds is None else time.monotonic() + seconds
         while self.left() and (until is None or time.monotonic() < until):
-            for who in [job for job in self._jobs if job not in self._codes]:
+            for job in [job for job in self._jobs if job not in self._codes]:
                 try:
-                    self._look(who)
+                    self._look(job)
                 except StoreError:
                     continue
             time.sleep(LOOK_SECONDS)
 
     def left(self) -> list[str]:
-        return ["/".join(who) for who in self._jobs if who not in self._codes]
+        return ["/".join(job) for job in self._jobs if job not in self._codes]
 
     def summary(self) -> str:
         words = f"{plural(len(self._codes), 'job')} ended in {time.monotonic() - self._began:.0f} s"
         count = sum(self._evicted.values())
         return f"{words}; {plural(count, 'time')} somebody made way" if count else words
 
-    def _look(self, who: tuple[str, str]) -> None:
-        found = seen(self._client, *who)
+    def _look(self, job: tuple[str, str]) -> None:
+        found = seen(self._client, *job)
         count = evictions(found.workload)
-        if count > self._evicted.get(who, 0):
-            self._evicted[who] = count
-            self._say(who, f"makes way{self._reason(found.workload)}", colour="yellow")
+        if count > self._evicted.get(job, 0):
+            self._evicted[job] = count
+            self._say(job, f"makes way{self._reason(found.workload)}", colour="yellow")
         end = ended(found)
         if end is not None:
-            self._codes[who] = end.code
+            self._codes[job] = end.code
             self.failed += end.code != 0
-            self._say(who, end.words, colour="red" if end.code else "green")
+            self._say(job, end.words, colour="red" if end.code else "green")
             return
         words = standing(found)
         admitted = condition(found.workload, "Admitted")
         if words.startswith("runs") and admitted is not None and found.workload is not None:
             words = f"{words} on {_flavors(found.workload)}"
         words = words.replace("couldn't assign flavors to pod set main: ", "")
-        if words not in ("", "starts", self._jobs[who]) and not words.startswith("has to stop"):
-            self._jobs[who] = words
-            self._say(who, words, colour="cyan" if words.startswith("runs") else "")
+        if words not in ("", "starts", self._jobs[job]) and not words.startswith("has to stop"):
+            self._jobs[job] = words
+            self._say(job, words, colour="cyan" if words.startswith("runs") else "")
 
     def _reason(self, workload: Object | None) -> str:
-        """For whom, and on what ground."""
+        """Which workload it makes way for, and why."""
         message = str((_condition(workload, "Preempted") or _condition(workload, "Evicted") or {}).get("message", ""))
         told = _PREEMPTED.search(message)
         if told is None:
@@ -203,10 +203,10 @@ class _Stage:
         by = self._names.get(told.group("job"))
         return f" for {by}: {told.group('reason')}" if by else f": {told.group('reason')}"
 
-    def _say(self, who: tuple[str, str], words: str, *, colour: str = "") -> None:
+    def _say(self, job: tuple[str, str], words: str, *, colour: str = "") -> None:
         seconds = int(time.monotonic() - self._began)
         told = click.style(plain(words), fg=colour) if colour else plain(words)
-        echo(f"  {seconds // 60:02d}:{seconds % 60:02d}  {plain('/'.join(who)):<16} {told}")
+        echo(f"  {seconds // 60:02d}:{seconds % 60:02d}  {plain('/'.join(job)):<16} {told}")
 
 
 def _condition(tree: Object | None, type_: str) -> Object | None:

@@ -1,4 +1,4 @@
-"""How ``makeway up`` is told what the machine offers: ``--node-capacity`` for all of it, ``--node`` for parts."""
+"""Options of ``makeway up`` about the machine: ``--node-capacity`` for all of it, ``--node`` for parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def node_options(function: F) -> F:
 
 
 def offers(capacity: str | None, nodes: Sequence[str]) -> tuple[Offer, ...]:
-    """All problems at once, as wrong usage."""
+    """Parse the options; all problems at once, as wrong usage."""
     problems: list[str] = []
     if capacity and nodes:
         problems.append("--node-capacity: not together with --node, which says it for each part")
@@ -49,7 +49,7 @@ def offers(capacity: str | None, nodes: Sequence[str]) -> tuple[Offer, ...]:
 
 
 def words(capacity: str | None, nodes: Sequence[str], *, no_node: bool) -> Iterator[str]:
-    """The same options for another process."""
+    """Return the same options for another process."""
     if no_node:
         yield "--no-node"
     if capacity:

@@ -1,7 +1,7 @@
 """``makeway up``, ``down`` and ``status``: the control plane of one machine, in the foreground or detached.
 
-A server belongs to its data folder: the lock beside the data file says whether one runs there and which process it is,
-the file ``address`` where it listens. Commands of other processes go by these two.
+A server belongs to its data folder: the lock beside the data file says whether one runs there and its process id, the
+file ``address`` where it listens. Commands of other processes use these two.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ OUTPUT = click.option(
 
 
 def holder_of(folder: Path) -> int | None:
-    """The process whose server has this folder; 0 where that is not known, None where there is none."""
+    """Return the process id of this folder's server; 0 if unknown, None if there is no server."""
     try:
         lock = open_own(folder / f"{DATA_FILE}.lock")
     except FileNotFoundError:
-        return 0 if _is_held(folder) else None  # somebody has removed the lock of a server that runs
+        return 0 if _is_held(folder) else None  # a user has removed the lock of a running server
     except OSError as error:
         raise click.ClickException(f"{folder} cannot be read: {error.strerror}\n\nhint: {ACCOUNT}") from error
     try:
@@ -64,7 +64,7 @@ def holder_of(folder: Path) -> int | None:
 
 
 def _is_held(folder: Path) -> bool:
-    """A server locks its folder too."""
+    """Whether a server has locked the folder itself."""
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -124,14 +124,14 @@ def up(
 
 @dataclass(slots=True)
 class _Wish:
-    """That it ends, asked for by a signal. The second time there is no waiting."""
+    """A request to end, by a signal. The second one ends the process at once."""
 
     asked: int = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.asked += 1
         if self.asked > 1:
-            os._exit(128 + number)  # what was acknowledged is stored; nothing else is owed
+            os._exit(128 + number)  # acknowledged writes are stored; nothing else matters
 
 
 @contextmanager
@@ -320,7 +320,7 @@ def _end_server(folder: Path, timeout: float) -> None:
 
 
 def _end_pods(folder: Path, timeout: float) -> None:
-    """Their supervisors end them as they would at a deletion, and note how; the next server reads it."""
+    """Let supervisors end their pods as in a deletion, and record it; the next server reads that."""
     found = list(supervised(folder / "pods"))
     for each in found:
         processes.send(each, signal.SIGTERM)
@@ -372,7 +372,7 @@ def _local(folder: Path) -> dict[str, Any]:
 
 
 def _remote() -> dict[str, Any]:
-    """What the server itself says."""
+    """Return what the server says of itself."""
     with connected(seconds=5) as connection:
         client = connection.client
         told: dict[str, Any] = {"running": True, "version": client.send("GET", "/version").tree()["gitVersion"]}

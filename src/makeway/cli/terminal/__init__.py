@@ -1,6 +1,6 @@
-"""How commands print.
+"""Printing of commands.
 
 - ``screen``: findings, colours, progress
 - ``output``: objects and tables
-- ``seconds``: how long a command waits at most
+- ``seconds``: time limits of commands
 """

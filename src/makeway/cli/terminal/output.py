@@ -1,7 +1,7 @@
 """Objects and tables for people and programs: JSON, YAML, names, and columns of text.
 
-A pipe gets plain columns, one line a row, nothing cut off; a terminal gets them fitted to its width. What comes from a
-server never steers the terminal.
+A pipe gets plain columns, one line a row, without cuts; a terminal gets columns fitted to its width. Data of a server
+cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ BAD = {"Warning", "Failed"}
 
 
 def yaml_text(trees: Iterable[Any]) -> str:
-    """As many documents as there are trees."""
+    """Return as many documents as there are trees."""
     import yaml
 
     class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
         def ignore_aliases(self, data: object) -> bool:
-            return True  # what two places share is written out in both
+            return True  # values in two places are written twice, without an anchor
 
     text: str = yaml.dump_all(trees, Dumper=Dumper, sort_keys=False, allow_unicode=True)
     return text
@@ -42,7 +42,7 @@ def print_data(tree: Any, output: str) -> None:
 
 
 def print_streamed(tree: Any, output: str) -> None:
-    """One of many that come one after the other: a line of JSON, or a document of YAML."""
+    """Print one of several objects: a line of JSON, or a document of YAML."""
     if output == "json":
         click.echo(json.dumps(tree))
     else:
@@ -55,7 +55,7 @@ def list_of(items: Sequence[Any]) -> dict[str, Any]:
 
 
 def without_managed_fields(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Nobody reads them, and they are half of many objects."""
+    """Remove managed fields: few people read them, and they are half of many objects."""
     metadata = tree.get("metadata")
     if not isinstance(metadata, Mapping):
         return dict(tree)
@@ -83,7 +83,7 @@ class Table:
         self._headed = False
 
     def print(self, rows: Sequence[Sequence[object]]) -> None:
-        """The rows, and the header before the first of all."""
+        """Print rows, and the header before the first of all."""
         texts = [[cell_text(cell) for cell in row] for row in rows]
         if is_terminal(sys.stdout):
             self._print_fitted(texts)
@@ -99,7 +99,7 @@ class Table:
             echo(" " * self._indent + GAP.join(padded).rstrip())
 
     def _print_fitted(self, texts: Sequence[Sequence[str]]) -> None:
-        """Columns as wide as they need, else folded; where even that does not fit, a line for each cell."""
+        """Print columns of the needed width, else folded ones; if even that does not fit, a line for each cell."""
         from rich.console import Console
         from rich.padding import Padding
         from rich.table import Table as RichTable

@@ -1,4 +1,4 @@
-"""What people see: findings in lines, colours for terminals only, a progress line while something takes long."""
+"""Output for people: findings in lines, colours for terminals only, a progress line during long work."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def print_finding(finding: Finding, *, err: bool = False) -> None:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()  # None: it was closed before we began
+    return stream is not None and stream.isatty()  # None: it was closed before the start
 
 
 def has_colours(stream: TextIO | None) -> bool:
-    """Colours go to terminals only, and not to those who asked for none."""
+    """Colours go to terminals only, unless the user turned them off."""
     wants_none = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return is_terminal(stream) and not wants_none
 
@@ -49,7 +49,7 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def wrapped(text: str, stream: TextIO | None) -> list[str]:
-    """A line for a pipe; as many as it takes for a terminal."""
+    """One line for a pipe; as many as needed for a terminal."""
     if not is_terminal(stream):
         return [text]
     width = max(WIDTH_MIN, shutil.get_terminal_size().columns) - 2
@@ -57,12 +57,12 @@ def wrapped(text: str, stream: TextIO | None) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Without control characters: what a file says must not steer the terminal."""
+    """A text without control characters: content of a file must not control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class ProgressLine:
-    """A line on the terminal while it takes long, gone when it is done."""
+    """A line on the terminal during long work, removed at the end."""
 
     def __init__(self) -> None:
         self._due = time.monotonic() + PROGRESS_AFTER_SECONDS

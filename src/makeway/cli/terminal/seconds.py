@@ -1,4 +1,4 @@
-"""A number of seconds that a command waits at most."""
+"""The time limit of a command, in seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class Seconds(click.FloatRange):
-    """From 0 on; what is no number is refused: a wait that ends then would have no end."""
+    """A number from 0 on; NaN is refused: a wait with it would never end."""
 
     def __init__(self) -> None:
         super().__init__(min=0)

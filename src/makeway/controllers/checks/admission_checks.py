@@ -1,11 +1,11 @@
-"""The second phase of admission: which checks a workload must pass, and what follows from what they say (S-11).
+"""The second phase of admission: which checks a workload must pass, and what follows from their answers (S-11).
 
-A check speaks through its own entry of the list; what others wrote there is never touched. Rejected beats Retry,
-Retry beats Ready.
+A check answers in its own entry of the list; entries of others are never touched. Rejected beats Retry, Retry beats
+Ready.
 
-Promises: no workload becomes Admitted before all checks of its flavors are listed and Ready, nor once it was asked
-to leave; a Retry that comes together with another eviction, or after it, is answered too: the check is reset and its
-wish for a later attempt is kept (P25).
+Promises: no workload becomes Admitted before all checks of its flavors are listed and Ready, nor once it was asked to
+leave; a Retry that comes together with another eviction, or after it, is answered too: the check is reset, and the time
+it asks for is kept for a later attempt (P25).
 
 Not here: the checks themselves (``multikueue`` is one), when a back-off ends (``workloads``).
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from makeway.api.objects.workload import AdmissionCheckState, RequeueState, Workload
 from makeway.api.quantity import Time
@@ -37,7 +36,7 @@ REASON = "AdmissionCheck"
 
 
 def required(queue: Queue, workload: Workload) -> tuple[str, ...]:
-    """The checks it must list (S-11.2): those of its flavors, before it has any those of every flavor; by name."""
+    """The checks that it must list (S-11.2): by name; before it has flavors, those of every flavor."""
     if mode_of(workload) == "Parent":  # its Options pass them
         return ()
     admission = status_of(workload).admission
@@ -49,7 +48,7 @@ def required(queue: Queue, workload: Workload) -> tuple[str, ...]:
 
 
 def in_state(workload: Workload, state: str) -> list[AdmissionCheckState]:
-    """Its checks that say this."""
+    """Its checks in this state."""
     return [check for check in status_of(workload).admission_checks if check.state == state]
 
 
@@ -69,12 +68,12 @@ def may_be_admitted(queue: Queue, workload: Workload, siblings: Iterable[Workloa
 
 @dataclass(frozen=True, slots=True)
 class ListChecks:
-    """Bring the list in line with the queue (S-11.2). Entries that stay keep all they say."""
+    """Bring the list in line with the queue (S-11.2). Entries that stay are not changed."""
 
     queue: Queue
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         status = status_of(workload)
         known = {check.name: check for check in status.admission_checks}
         now = Time.of_millis(stored(self.at))
@@ -89,12 +88,12 @@ class ListChecks:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Admitted=True, if the object still is as it must be for that; what its siblings do is asked beforehand."""
+    """Set Admitted=True, if the object is still as it must be for that; its siblings are checked beforehand."""
 
     queue: Queue
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if not may_be_admitted(self.queue, workload):
             return None
         status = status_of(workload)
@@ -107,13 +106,13 @@ class Admit:
 class TryAgain:
     """Answer all Retry checks (S-11.3): note the earliest time of the next attempt, evict, reset them.
 
-    Whoever was asked to leave for another reason keeps that, and whoever holds no quota has nothing to leave; both
-    still wait as long as their checks wish. Left as they are, the checks would bar them from the queue for ever.
+    A workload that was asked to leave for another reason keeps that reason; one without quota has nothing to leave.
+    Both still wait as long as their checks ask for. An unanswered check would keep them out of the queue for ever.
     """
 
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         retrying = in_state(workload, "Retry")
         if not retrying or says(workload, "Finished"):
             return None

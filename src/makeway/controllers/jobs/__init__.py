@@ -2,7 +2,7 @@
 
 For jobs of every kind:
 
-- ``kinds``: what is asked of a job, and the kinds there are
+- ``kinds``: the questions about any job, and the kinds there are
 - ``managed``: which jobs are ours to suspend and start
 - ``workloads``: what a job asks for, as a Workload
 - ``running``: start and stop; ``edits`` and ``templates`` are what that writes
@@ -11,6 +11,6 @@ For jobs of every kind:
 For batch/v1 Jobs alone, since only their pods are made here:
 
 - ``gangs``: Jobs whose pods are placed all together
-- ``pods``: the Job controller of the embedded mode; ``counts`` its pods, ``progress`` says how far it is,
-  ``status`` what its status says
+- ``pods``: the Job controller of the embedded mode; ``counts``: its pods, ``progress``: how far it is, ``status``: what
+  its status shows
 """

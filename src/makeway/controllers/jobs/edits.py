@@ -1,7 +1,7 @@
 """The edits that start and stop a job, of whatever kind, and tell its Workload of it (api 18.3 to 18.6).
 
-Each edit looks at the object that it finds, not at the one that somebody decided about: what no longer applies is
-left out, so that done twice is done once.
+Each edit is made on the object as stored, not on the one that was decided about. It leaves out what no longer applies,
+so that doing it twice equals doing it once.
 
 Not here: which of them is due (``running``).
 """
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from makeway.api.conditions import set_condition
+from makeway.api.conditions import Status, set_condition
 from makeway.api.names import ADMISSION_GATED_BY, JOB_UID_LABEL
-from makeway.api.objects.meta import OwnerReference
+from makeway.api.objects.meta import KubernetesObject, OwnerReference
 from makeway.api.objects.workload import PodSet, ReclaimablePod, Workload
 from makeway.api.quantity import Time
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, NewPods, has_started_templates
@@ -37,16 +36,16 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
         return None if job.is_suspended else job.suspended()
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetStart:
-    """A suspended job as if it had never started; before that a server takes no other template (api 18.4)."""
+    """Make a suspended job as if it had never started; a server accepts no other template before that (api 18.4)."""
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
         return job.without_start() if job.is_suspended and job.remembers_start else None
 
@@ -57,7 +56,7 @@ class Start:
 
     pods: tuple[NewPods, ...]
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
         if not job.is_suspended or has_started_templates(job):
             return None
@@ -66,11 +65,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Templates and counts as before the start (api 18.4): ``originals``, from its Workload's podSets."""
+    """Put templates and counts back as before the start (api 18.4): ``originals``, from its Workload's podSets."""
 
     originals: tuple[NewPods, ...]
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: KubernetesObject) -> KubernetesObject | None:
         job = read_job(value)
         if not job.is_suspended or not has_started_templates(job):
             return None
@@ -78,7 +77,7 @@ class Restore:
 
     def _restored(self, pods: AskedPods) -> NewPods:
         original = next((each for each in self.originals if each.name == pods.name), None)
-        if original is None:  # its Workload knows nothing of them: at least the marks of the start go
+        if original is None:  # its Workload does not know them: at least the marks of the start go
             return NewPods(pods.name, own_template(pods.template))
         return NewPods(pods.name, restored(pods.template, original.template), original.count)
 
@@ -88,24 +87,24 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How the Job fares, on its Workload's status; all that is due at once."""
+    """How the Job fares, on its Workload's status; all changes at once."""
 
     at: Millis
     ready: bool = False
-    reclaimable: tuple[tuple[str, int], ...] | None = None  # by podSet; None: nobody counts them
+    reclaimable: tuple[tuple[str, int], ...] | None = None  # by podSet; None: they are not counted
     is_gone: bool = False  # stopped, and without pods: if it was evicted its quota is free
     end: End | None = None
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Finished"):
             return None
         if self.end is not None:
             return self._told(workload, "Finished", "True", self.end.reason, self.end.message)
         if self.is_gone and says(workload, "Evicted") and holds_quota(workload):
-            workload = Release(self.at)(workload)
+            workload = Release(self.at)(workload) or workload
         return self._reclaimed(self._pods_ready(workload))
 
-    def _told(self, workload: Workload, type: str, status: Any, reason: str, message: str) -> Workload:
+    def _told(self, workload: Workload, type: str, status: Status, reason: str, message: str) -> Workload:
         before, now = status_of(workload), Time.of_millis(stored(self.at))
         after = set_condition(
             before.conditions, type=type, status=status, reason=reason, message=message, now=now,
@@ -114,7 +113,7 @@ class Report:
         return workload if after is before.conditions else replace(workload, status=replace(before, conditions=after))
 
     def _pods_ready(self, workload: Workload) -> Workload:
-        """A Workload that is leaving keeps its last word; one that never was admitted has none yet (S-10.12)."""
+        """A Workload that is leaving keeps its last condition; one that never was admitted has none yet (S-10.12)."""
         found = next(_pods_ready(workload, self.ready), None)
         return workload if found is None else self._told(workload, "PodsReady", *found)
 
@@ -134,7 +133,7 @@ class Report:
         return replace(workload, status=replace(status, reclaimable_pods=pods))
 
 
-def _pods_ready(workload: Workload, ready: bool) -> Iterator[tuple[str, str, str]]:
+def _pods_ready(workload: Workload, ready: bool) -> Iterator[tuple[Status, str, str]]:
     """The condition PodsReady where it is to be written: status, reason, message."""
     before = condition(workload, "PodsReady")
     was_ready, reason = before is not None and before.status == "True", before.reason if before else ""
@@ -155,16 +154,16 @@ def _pods_ready(workload: Workload, ready: bool) -> Iterator[tuple[str, str, str
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """What the Job says now, as far as its Workload may still change; None: that stays."""
+    """What the Job asks for now, as far as its Workload may still change; None: that stays."""
 
     pod_sets: tuple[PodSet, ...] | None = None
     queue: str | None = None
     seconds: int | None = None
     priority: Priority | None = None
     revalue: Revalue | None = None
-    gates: frozenset[str] = frozenset()  # who may still hold it back
+    gates: frozenset[str] = frozenset()  # gates that may still hold it back
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Finished"):
             return None
         spec = workload.spec
@@ -198,11 +197,11 @@ def gates_of(value: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Bind a Workload that was there before its Job to it; one that belongs to somebody is left alone."""
+    """Bind a Workload to its Job, which came later; one with another owner is left alone."""
 
     owner: OwnerReference
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         meta = workload.metadata
         if any(each.controller for each in meta.owner_references):
             return None

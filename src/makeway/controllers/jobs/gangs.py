@@ -1,31 +1,31 @@
-"""Jobs whose pods are one gang: quota decides whether they run, placement where, and each hears of the other (api 10).
+"""Jobs whose pods are one gang: quota decides whether they run, placement decides where (api 10).
 
 A Job with the annotation ``makeway.dev/gang: "true"`` gets a scheduling Workload while it is admitted, named like its
 queueing Workload: as many pods as were admitted are placed together and make way together, with the priority that they
 have in the queue. Its pods refer to it from their start on (``running``).
 
-What that gang is follows from the Job and its queueing Workload alone (``gang_in_queue``). The pod scheduler asks the
-same function, so that the pods are never without their priority: the stored object only shows it (decision 0062).
+What that gang is follows from the Job and its queueing Workload alone (``gang_in_queue``). The pod scheduler calls the
+same function, so the pods always have their priority: the stored object only shows it (decision 0062).
 
 If placement evicts one of its pods, or the node of one is lost, the queueing Workload is evicted too, once: the Job
-stops in order, its quota comes back, and it is queued again. A gang that finds no place is evicted like everybody
+stops in order, its quota is returned, and it is queued again. A gang without a place is evicted like all workloads
 whose pods are not ready in time.
 
-Promises: nothing is remembered between two looks; an eviction is asked for only because of pods of this admission.
+Promises: no memory between reconciles; an eviction is only asked for because of pods of this admission.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from makeway.api.names import GANG, WORKLOAD, WORKLOAD_REF
+from makeway.api.names import GANG, WORKLOAD_REF
+from makeway.api.names import WORKLOAD as WORKLOAD_ANNOTATION
 from makeway.api.objects.kubernetes import Job, JobSpec, Pod
 from makeway.api.objects.kubernetes import view as read
-from makeway.api.objects.meta import ObjectMeta
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta
 from makeway.api.objects.scheduling import (
     ControllerReference,
     GangPolicy,
@@ -36,7 +36,19 @@ from makeway.api.objects.scheduling import (
     PodGroupPolicy,
 )
 from makeway.api.objects.workload import PodSetUpdate, Workload
-from makeway.controllers.contract import GANG_WORKLOAD, NOTHING, Action, Change, Create, Delete, Outcome, Ref, View
+from makeway.controllers.contract import (
+    GANG_WORKLOAD,
+    NOTHING,
+    POD,
+    WORKLOAD,
+    Action,
+    Change,
+    Create,
+    Delete,
+    Outcome,
+    Ref,
+    View,
+)
 from makeway.controllers.jobs.counts import status_of_pod
 from makeway.controllers.jobs.kinds.batch import BATCH_JOB, indexes_in, status_of_job
 from makeway.controllers.jobs.kinds.registry import job_of
@@ -63,8 +75,10 @@ def is_gang(job: Job) -> bool:
     return job.metadata.annotations.get(GANG) == "true"
 
 
-def gang_update(job: Any, workload: Workload, pod_set: str, policy: Policy) -> Iterator[tuple[str, PodSetUpdate]]:
-    """What the pods of a gang get at their start: to whom they belong."""
+def gang_update(
+    job: KubernetesObject, workload: Workload, pod_set: str, policy: Policy
+) -> Iterator[tuple[str, PodSetUpdate]]:
+    """What the pods of a gang get at their start: the group that they belong to."""
     if isinstance(job, Job) and is_gang(job) and policy.gates.generic_workload:
         reference = f"{workload.metadata.name}/{pod_set}"
         yield f"annotation {GANG}", PodSetUpdate(annotations={WORKLOAD_REF: reference})
@@ -93,7 +107,7 @@ def gang_of(job: Job, workload: Workload, policy: Policy) -> GangWorkload:
 
 
 def gang_in_queue(namespace: str, name: str, view: View) -> GangWorkload | None:
-    """The gang of the queueing Workload of this name, while that holds quota: until the last of its pods is gone.
+    """The gang of the queueing Workload of this name while that holds quota: until the last of its pods is gone.
 
     It counts whether or not its scheduling Workload is stored, and whatever that says. None: there is none.
     """
@@ -107,9 +121,9 @@ def gang_in_queue(namespace: str, name: str, view: View) -> GangWorkload | None:
 
 
 def priority_in_queue(gang: GangWorkload, view: View) -> int | None:
-    """The priority that counts for a scheduling Workload that was made for a Job; None: nobody's gang, or its own.
+    """The priority of a scheduling Workload that was made for a Job; None: it was not, or its own priority counts.
 
-    Its status says so too, but later: who makes it cannot write both at once.
+    Its status shows the priority too, but later: both cannot be written at once.
     """
     pair = _pair(gang.metadata.namespace, gang.metadata.name, view)
     return effective_priority(pair[1], view.policy) if pair is not None and is_owned(gang, pair[0]) else None
@@ -117,13 +131,13 @@ def priority_in_queue(gang: GangWorkload, view: View) -> int | None:
 
 def _pair(namespace: str, name: str, view: View) -> tuple[Job, Workload] | None:
     """The queueing Workload of this name and its Job, if that is to be a gang."""
-    workload = view.get(Ref("Workload", namespace, name))
-    job = _job_of(workload, view) if isinstance(workload, Workload) else None
-    return (job, workload) if isinstance(workload, Workload) and job is not None and is_gang(job) else None
+    workload = view.get(Ref(WORKLOAD, namespace, name))
+    job = None if workload is None else _job_of(workload, view)
+    return (job, workload) if workload is not None and job is not None and is_gang(job) else None
 
 
 def _least(job: Job, workload: Workload) -> int:
-    """The pods that were admitted; of a Job that has fewer left to run, those."""
+    """The number of pods that were admitted, or of those left to run if the Job has fewer."""
     admission = status_of(workload).admission
     pod_set = workload.spec.pod_sets[0]
     assigned = () if admission is None else admission.pod_set_assignments
@@ -145,7 +159,7 @@ class Rank:
 
     priority: int
 
-    def __call__(self, gang: Any) -> Any:
+    def __call__(self, gang: GangWorkload) -> GangWorkload:
         status = gang.status or GangWorkloadStatus()
         after = replace(
             status, priority=self.priority, preemption_priority=self.priority, preemption_policy="PreemptLowerPriority"
@@ -155,11 +169,11 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """How many pods of its first group must have a place together: the one number of it that may change."""
+    """How many pods of its first group must have a place together: the only number of it that may change."""
 
     least: int
 
-    def __call__(self, gang: Any) -> Any:
+    def __call__(self, gang: GangWorkload) -> GangWorkload:
         first, *others = gang.spec.pod_groups
         policy = first.policy.gang
         if policy is None or policy.min_count == self.least:
@@ -173,13 +187,13 @@ class JobGangs:
     def kinds(self) -> frozenset[str]:
         return frozenset({"Job", "Workload", GANG_WORKLOAD})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        found = view.get(Ref("Workload", whom.namespace, whom.name) if whom.kind == GANG_WORKLOAD else whom)
+    def react(self, ref: Ref[Job | Workload | GangWorkload], view: View, now: Millis) -> Outcome:
+        found = view.get(Ref(WORKLOAD, ref.namespace, ref.name) if ref.kind == GANG_WORKLOAD else ref)
         job = _job_of(found, view) if isinstance(found, Workload) else found
         if not isinstance(job, Job) or not is_gang(job) or job.metadata.deletion_timestamp is not None:
             return NOTHING
-        workload = found if isinstance(found, Workload) else next(iter(view.owned(job.metadata.uid)), None)
-        if not isinstance(workload, Workload):
+        workload = found if isinstance(found, Workload) else next(iter(view.owned(job.metadata.uid, WORKLOAD)), None)
+        if workload is None:
             return NOTHING
         return Outcome(tuple(_GangOfJob(job, workload, view, now).actions()))
 
@@ -191,7 +205,7 @@ def _job_of(workload: Workload, view: View) -> Job | None:
 
 @dataclass(frozen=True, slots=True)
 class _GangOfJob:
-    """A Job that is a gang, its queueing Workload, and what is due of its scheduling Workload."""
+    """A Job that is a gang, its queueing Workload, and what is due for its scheduling Workload."""
 
     job: Job
     workload: Workload
@@ -203,12 +217,12 @@ class _GangOfJob:
         ref = Ref(GANG_WORKLOAD, meta.namespace, meta.name)
         gang = self.view.get(ref)
         if self._stays:
-            pods = [each for each in self.view.owned(self.job.metadata.uid, "Pod") if _is_of(each, meta.name)]
+            pods = [each for each in self.view.owned(self.job.metadata.uid, POD) if _is_of(each, meta.name)]
             yield from self._evict(pods)
             if gang is None:
                 yield Action(Create(gang_of(self.job, self.workload, self.view.policy)))
         if gang is None or not is_owned(gang, self.job) or gang.metadata.deletion_timestamp is not None:
-            return  # somebody else's is not ours to change
+            return  # the object of another owner is not ours to change
         if self._stays:
             yield from self._kept(ref, gang)
         elif not holds_quota(self.workload) or says(self.workload, "Finished"):
@@ -225,7 +239,7 @@ class _GangOfJob:
             and workload.metadata.deletion_timestamp is None
         )
 
-    def _kept(self, ref: Ref, gang: GangWorkload) -> Iterator[Action]:
+    def _kept(self, ref: Ref[GangWorkload], gang: GangWorkload) -> Iterator[Action]:
         resize = Resize(_least(self.job, self.workload))
         rank = Rank(effective_priority(self.workload, self.view.policy))
         if resize(gang) is not gang:
@@ -233,7 +247,7 @@ class _GangOfJob:
         elif rank(gang) is not gang:
             yield Action(Change(ref, rank, uid=gang.metadata.uid))
 
-    # --- who had to leave ---
+    # --- pods that had to leave ---
 
     def _evict(self, pods: Sequence[Pod]) -> Iterator[Action]:
         admitted = since(condition(self.workload, "Admitted"), self.now)
@@ -251,9 +265,9 @@ class _GangOfJob:
             return
 
 
-def is_owned(gang: Any, job: Job) -> bool:
+def is_owned(gang: GangWorkload | None, job: Job) -> bool:
     return gang is not None and any(each.uid == job.metadata.uid for each in gang.metadata.owner_references)
 
 
 def _is_of(pod: Pod, workload: str) -> bool:
-    return pod.metadata.annotations.get(WORKLOAD) == workload
+    return pod.metadata.annotations.get(WORKLOAD_ANNOTATION) == workload

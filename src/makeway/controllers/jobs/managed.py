@@ -1,7 +1,7 @@
-"""Which jobs are managed: begin suspended, get a Workload, and are started and stopped with it (api 18.1).
+"""Which jobs are managed: they begin suspended, get a Workload, and are started and stopped with it (api 18.1).
 
-The API server asks it when a job is created, the controllers whenever they see one, ``plan`` and ``simulate`` of the
-jobs in files: all of them get the same answer from the same objects.
+The API server uses it when a job is created, the controllers at every reconcile, ``plan`` and ``simulate`` for jobs in
+files. All of them get the same answer from the same objects.
 
 A job is managed if all of these hold:
 
@@ -10,8 +10,8 @@ A job is managed if all of these hold:
 - its namespace is selected by ``managedJobsNamespaceSelector``, queue name or not (decision 0072);
 - no job above it is managed: the Workload of that one accounts for it (decision 0072).
 
-Promises: at most ``OWNERS_MAX`` jobs are read; owners in a circle, or in a longer chain, account for nobody, so that
-each of them is managed by itself.
+Promises: at most ``OWNERS_MAX`` jobs are read. Owners in a cycle, or in a longer chain, account for no other job, so
+that each of them is managed by itself.
 
 Not here: what becomes of a job that has a Workload and is no longer managed (``running``: it stays ours until it
 ends).
@@ -20,22 +20,21 @@ ends).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL, QUEUE_LABEL
-from makeway.api.objects.meta import ObjectMeta
-from makeway.controllers.contract import Ref
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta
+from makeway.controllers.contract import NAMESPACE, Ref
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, kind_of_owner
 from makeway.core.model import Expression, selects
 from makeway.core.policy import Jobs
 
 OWNERS_MAX = 10
 
-Find = Callable[[Ref], Any | None]  # an object as it is stored; None where there is none
+Find = Callable[[Ref], KubernetesObject | None]  # an object as stored; None: there is none
 
 
-def why_unmanaged(job: Any, jobs: Jobs, find: Find) -> str:
-    """Why a job is not managed; "": it is. ``find`` is asked for its Namespace and for the jobs above it."""
+def why_unmanaged(job: KubernetesObject, jobs: Jobs, find: Find) -> str:
+    """Why a job is not managed; "": it is. ``find`` is called for its Namespace and for the jobs above it."""
     meta, framework = job.metadata, JOB_KINDS[job.kind].framework
     namespace = meta.namespace or DEFAULT_NAMESPACE
     if framework not in jobs.frameworks:
@@ -49,24 +48,24 @@ def why_unmanaged(job: Any, jobs: Jobs, find: Find) -> str:
 
 
 def _asks(meta: ObjectMeta, jobs: Jobs) -> bool:
-    """Whether a job is to be managed, as far as it has a say."""
+    """Whether the job itself asks to be managed."""
     return jobs.without_queue_name or bool(meta.labels.get(QUEUE_LABEL))
 
 
 def _is_selected(namespace: str, jobs: Jobs, find: Find) -> bool:
     if jobs.namespaces is None:
         return namespace not in ("kube-system", jobs.own_namespace)
-    found = find(Ref("Namespace", "", namespace))
+    found = find(Ref(NAMESPACE, "", namespace))
     known: Mapping[str, str] = {} if found is None else found.metadata.labels
     selector = tuple(Expression(each.key, each.operator, each.values) for each in jobs.namespaces)
     return selects(selector, {NAMESPACE_LABEL: namespace, **known})
 
 
 def _managed_owner(meta: ObjectMeta, namespace: str, jobs: Jobs, find: Find) -> str:
-    """Kind and name of the topmost job above this one that is managed; "": there is none.
+    """Kind and name of the topmost managed job above this one; "": there is none.
 
-    An owner counts if it is there with the UID that the reference names; one that is gone ends the chain, and so does
-    one of a kind that nobody manages.
+    An owner counts if it exists with the UID that the reference names. An owner that is gone, or whose kind is never
+    managed, ends the chain.
     """
     topmost = ""
     for _ in range(OWNERS_MAX):

@@ -1,18 +1,18 @@
-"""Embedded mode: a batch/v1 Job that is not suspended gets its pods, and its status says how they fare.
+"""Embedded mode: a batch/v1 Job that is not suspended gets its pods, and its status shows how they fare.
 
-One look answers with at most one write of the Job's status, and with what is to happen to its pods:
+One reconcile answers with at most one write of the Job's status, and with what happens to its pods:
 
-- **A Job says that it has pods before it makes them.** Who waits for a stopped Job to be without pods, because their
-  quota is not free before, must never be told so while one is about to be made.
-- An end is counted once (``counts``), also if we are gone in between.
-- A Job that is suspended lets go of its pods first and then deletes them: what they still do does not count, also if
-  they end well. One that had ended before is counted.
+- **A Job says that it has pods before it makes them.** The quota of a stopped Job is free once it has no pods, so its
+  status must never say so while a pod is about to be made.
+- An end is counted once (``counts``), also if makeway restarts in between.
+- A suspended Job releases its pods first and then deletes them: what they still do does not count, even if they
+  succeed. A pod that had ended before is counted.
 - A Job has failed when its pods are gone, not when that is decided: FailureTarget comes first.
-- A Job that is being deleted begins nothing and comes to no end, but it says how many pods it has left: whoever waits
-  for them reads it there.
+- A Job that is being deleted begins nothing and comes to no end, but its status says how many pods are left, for those
+  that wait until there are none.
 
-Promises: nothing is remembered between two looks; a pod's name is made from its Job's uid, its start and a number, so
-that asking twice makes one pod.
+Promises: no memory between reconciles; a pod's name is made from its Job's uid, its start and a number, so that two
+identical requests make one pod.
 
 Not here: how far a Job is (``progress``), what its status says (``status``), whether it may run at all (``running``),
 on which node (``pods.scheduling``), and garbage (the Store).
@@ -33,15 +33,15 @@ from makeway.api.objects.kubernetes import Job, JobSpec, Pod
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import ObjectMeta, OwnerReference
 from makeway.api.objects.pods import PodTemplate
-from makeway.controllers.contract import NOTHING, Action, Change, Create, Delete, Note, Outcome, Ref, View
+from makeway.controllers.contract import JOB, NOTHING, POD, Action, Change, Create, Delete, Note, Outcome, Ref, View
 from makeway.controllers.jobs.counts import INDEX, TRACKING, Counted, PodCounts, status_of_pod, tally
 from makeway.controllers.jobs.kinds.batch import BATCH_JOB, end_of, status_of_job
 from makeway.controllers.jobs.progress import JobEnd, JobProgress
 from makeway.controllers.jobs.status import begins, final_status, status_now, status_while_going
 from makeway.core.model import Millis
 
-JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # who runs the Jobs that are ours
-NAME_MAX = 57  # what is left of a Job's name in that of a pod
+JOB_CONTROLLER = ("", "kubernetes.io/job-controller")  # the controller whose Jobs are ours
+NAME_MAX = 57  # characters of a Job's name that fit into the name of a pod
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 replace = msgspec.structs.replace
@@ -52,25 +52,25 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """The status of a Job, decided on the one that was stored; on another one it no longer applies."""
+    """The status of a Job, decided on the stored one; on any other it no longer applies."""
 
     before: bytes
     after: Raw
 
-    def __call__(self, job: Any) -> Any:
+    def __call__(self, job: Job) -> Job | None:
         return replace(job, status=self.after) if bytes(job.status) == self.before else None
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePod:
-    """Take the finalizer from a pod. ``stopped``: its end is not to count, unless it has ended by now.
+    """Remove the finalizer from a pod. ``stopped``: its end is not to count, unless it has ended by now.
 
-    Who is stopped is marked: should we be gone before it is deleted, it is known what it was, also when it has ended.
+    A stopped pod is marked: it still counts as stopped if makeway restarts before deleting it, even if it has ended.
     """
 
     stopped: bool = False
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod | None:
         meta = pod.metadata
         finalizers = tuple(each for each in meta.finalizers if each != TRACKING)
         if not self.stopped:
@@ -90,8 +90,8 @@ class JobPods:
     def kinds(self) -> frozenset[str]:
         return frozenset({"Job", "Pod"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        found = view.get(whom)
+    def react(self, ref: Ref[Job | Pod], view: View, now: Millis) -> Outcome:
+        found = view.get(ref)
         if isinstance(found, Pod):
             return _orphan(found, view)
         if not isinstance(found, Job):
@@ -99,7 +99,7 @@ class JobPods:
         spec = read(found.spec, JobSpec)
         if spec.managed_by not in JOB_CONTROLLER:
             return NOTHING
-        pods = list(view.owned(found.metadata.uid, "Pod"))
+        pods = list(view.owned(found.metadata.uid, POD))
         is_going = found.metadata.deletion_timestamp is not None
         if end_of(found) is not None:
             return Outcome(tuple(_tracked(pods))) if is_going else _after_end(found, spec, pods, now)
@@ -109,13 +109,13 @@ class JobPods:
 
 
 def _orphan(pod: Pod, view: View) -> Outcome:
-    """A pod that nobody will count any more."""
+    """A pod that will never be counted."""
     meta = pod.metadata
     if TRACKING not in meta.finalizers:
         return NOTHING
     owner = next((each for each in meta.owner_references if each.controller and each.kind == "Job"), None)
     if owner is not None:
-        job = view.get(Ref("Job", meta.namespace, owner.name))
+        job = view.get(Ref(JOB, meta.namespace, owner.name))
         if meta.deletion_timestamp is None or (job is not None and job.metadata.uid == owner.uid):
             return NOTHING
     return Outcome((_let_go(pod),))
@@ -126,7 +126,7 @@ def _let_go(pod: Pod) -> Action:
 
 
 def _tracked(pods: Sequence[Pod]) -> Iterator[Action]:
-    """Of those nobody counts any more."""
+    """Release those that will never be counted."""
     return (_let_go(each) for each in pods if TRACKING in each.metadata.finalizers)
 
 
@@ -192,13 +192,13 @@ class _JobAndPods:
     # --- its status ---
 
     def _tell(self, *, making: int = 0, failing: JobEnd | None = None) -> Iterator[Action]:
-        """The status, where it is another than the stored one."""
+        """The new status, where it differs from the stored one."""
         after = status_now(self.job, self.progress, making=making, failing=failing)
         if msgspec.json.decode(after) != msgspec.json.decode(self.job.status):
             yield self._write(after, *(self._not_honoured() if begins(self.progress) else ()))
 
     def _not_honoured(self) -> Iterator[Note]:
-        """What a Job asks for and does not get here."""
+        """Notes about what a Job asks for and does not get here."""
         spec = self.progress.spec
         asked = {
             "backoffLimitPerIndex": spec.backoff_limit_per_index is not None,
@@ -217,7 +217,7 @@ class _JobAndPods:
     # --- its pods ---
 
     def _let_go_of(self) -> Iterator[Action]:
-        """Pods whose end is noted, or does not count; who was stopped goes altogether."""
+        """Release pods whose end is noted, or does not count; stopped ones are also deleted."""
         for each in (*self.pods.noted, *self.pods.ignored):
             yield _let_go(each.pod)
         yield from (_deleted(each) for each in self.pods.stopped)
@@ -255,7 +255,7 @@ def _free_name(job: Job, index: int | None, start: str, taken: set[str]) -> str:
 
 
 def pod_for(job: Job, spec: JobSpec, name: str, index: int | None) -> Pod:
-    """A pod as the template has it, with whose it is."""
+    """A pod as in the template, with labels and references of its owner."""
     template = read(spec.template, PodTemplate)
     uid = job.metadata.uid
     labels = {
@@ -278,7 +278,7 @@ def pod_for(job: Job, spec: JobSpec, name: str, index: int | None) -> Pod:
 
 
 def _with_index(body: dict[str, Any], job: str, index: int) -> dict[str, Any]:
-    """Its containers learn which one they are."""
+    """Its containers get their index."""
     source = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
     variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": source}
 

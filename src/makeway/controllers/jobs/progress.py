@@ -1,7 +1,7 @@
-"""How far a Job is: what its status and its pods say of it together, which pods it lacks, and whether it has ended.
+"""How far a Job is, by its status and its pods together; which pods are missing, and whether it has ended.
 
-Pure: values in, values out. The controller is ``pods``, the pods are counted in ``counts``, what the status says then
-is in ``status``.
+Pure: values in, values out. The controller is ``pods``, pods are counted in ``counts``, the new status is made in
+``status``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from makeway.controllers.jobs.counts import (
 from makeway.core.model import Millis
 
 BACKOFF_LIMIT = 6
-MADE_AT_ONCE = 100  # pods of one Job in one look
+MADE_AT_ONCE = 100  # pods of one Job in one reconcile
 
 
 class JobEnd(NamedTuple):
@@ -45,23 +45,23 @@ class JobProgress:
 
     @property
     def succeeded(self) -> int:
-        """Counted or not."""
+        """Pods that succeeded, counted or not."""
         return self.status.succeeded + len(self.status.uncounted_terminated_pods.succeeded) + len(self.pods.succeeded)
 
     @property
     def failed(self) -> int:
-        """Counted or not."""
+        """Pods that failed, counted or not."""
         return self.status.failed + len(self.status.uncounted_terminated_pods.failed) + len(self.pods.failed)
 
     @property
     def counted(self) -> tuple[int, int]:
-        """Ends that are counted now, well and badly: those that were, and those noted whose finalizer is gone."""
+        """The counted ends now, succeeded and failed: earlier ones, and noted ones whose finalizer is gone."""
         well = self.pods.settled.intersection(self.status.uncounted_terminated_pods.succeeded)
         return self.status.succeeded + len(well), self.status.failed + len(self.pods.settled) - len(well)
 
     @property
     def uncounted(self) -> dict[str, list[str]]:
-        """Uids of the ends that are noted and not counted yet, the new ones last; an empty list is left out."""
+        """Uids of ends that are noted and not counted yet, the new ones last; empty lists are left out."""
         noted, settled = self.status.uncounted_terminated_pods, self.pods.settled
         both = (("succeeded", noted.succeeded, self.pods.succeeded), ("failed", noted.failed, self.pods.failed))
         lists = {
@@ -95,14 +95,14 @@ class JobProgress:
     # --- what is to run ---
 
     def surplus(self) -> list[Counted]:
-        """Pods that are too many since parallelism was lowered: the youngest that are not ready go first."""
+        """The pods beyond a lowered parallelism: the youngest that are not ready go first."""
         count = wanted_count(self.spec, self.pods, self.completed)
         most = max(0, len(self.pods.active) - count)
         ranked = sorted(self.pods.active, key=lambda each: (each.is_ready, -_created(each), each.uid))
         return ranked[:most]
 
     def missing(self) -> tuple[list[int], Millis | None]:
-        """Numbers or indexes of the pods to be made now; and when to look again, if some must wait."""
+        """Numbers or indexes of the pods to be made now; and when to reconcile again, if some must wait."""
         count = wanted_count(self.spec, self.pods, self.completed) - len(self.pods.active)
         if self.spec.pod_replacement_policy == "Failed":
             count -= len(self.pods.terminating)
@@ -126,7 +126,7 @@ class JobProgress:
         return Millis(start.millis + seconds * 1000)
 
     def end(self) -> JobEnd | None:
-        """How it ends; its pods may still have to go."""
+        """The way it ends; its pods may still have to go."""
         target = find(self.status.conditions, "FailureTarget")
         if target is not None and target.status == "True":
             return JobEnd("Failed", target.reason, target.message)

@@ -1,20 +1,20 @@
 """Jobs are started when their Workload is admitted, and stopped when it has to leave (api 18, S-10.3).
 
-What is looked at is always a job together with its Workload; told a Workload, it is that of its owner. The answer
+A reconcile always covers a job together with its Workload; notified of a Workload, it is that of its owner. The answer
 holds at most one write of each:
 
 - The job runs iff its Workload is Admitted, not Evicted, active, and still says what the job asks for. A start is one
   edit. A stop takes three, since a server allows each only after the one before: suspend, forget the start time,
   restore the templates. A start that meets an unfinished stop finishes it first.
-- The Workload is told how the job fares: PodsReady, reclaimable pods, its end, and, once an evicted job has no pods
-  left, that its quota is free. All that is due is one edit.
+- The Workload gets the job's progress: PodsReady, reclaimable pods, its end, and, once an evicted job has no pods left,
+  that its quota is free. All that is due is one edit.
 - The Workload follows the job's queue, class and pods where it holds no quota; where it does, it is deleted and made
   again, and the job stops meanwhile (api 18.7).
-- A job that is being deleted is not started again. While somebody's finalizer keeps it, it is stopped if its Workload
-  has to leave; and when nothing of it runs any more its Workload goes, so that nobody waits for a quota that nobody
-  uses. One that leaves its dependents behind (Orphan) leaves its Workload too, with what that holds (decision 0082).
+- A job that is being deleted is not started again. While a foreign finalizer keeps it, it is stopped if its Workload
+  has to leave. When nothing of it runs any more its Workload is deleted, so that its quota is not held in vain. A
+  job that leaves its dependents behind (Orphan) leaves its Workload too, with what that holds (decision 0082).
 
-Promises: nothing is remembered between two looks; a job that has ended is never written.
+Promises: no memory between reconciles; a job that has ended is never written.
 
 Not here: the kinds of jobs (``kinds``), which Workload a job gets (``workloads``), the edits themselves (``edits``),
 what happens to pods at a start (``templates``), evicting (``workloads.lifecycle``), the finalizer of a Workload that
@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,22 +37,44 @@ from makeway.api.names import (
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
 )
-from makeway.api.objects.meta import FOREGROUND, ORPHAN, Condition
+from makeway.api.objects.meta import FOREGROUND, ORPHAN, Condition, KubernetesObject
 from makeway.api.objects.queueing import ResourceFlavor
 from makeway.api.objects.workload import PodSet, PodSetAssignment, Workload
-from makeway.controllers.contract import NOTHING, Action, Change, Create, Delete, Edit, Note, Outcome, Ref, View
+from makeway.controllers.contract import (
+    ADMISSION_CHECK,
+    LOCAL_QUEUE,
+    NOTHING,
+    RESOURCE_FLAVOR,
+    WORKLOAD,
+    Action,
+    Change,
+    Create,
+    Delete,
+    Edit,
+    Note,
+    Outcome,
+    Ref,
+    View,
+)
 from makeway.controllers.jobs.edits import Adopt, Follow, ForgetStart, Report, Restore, Start, Suspend, gates_of
 from makeway.controllers.jobs.gangs import gang_update
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, GenericJob, NewPods, pod_priority_class
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, controller_of, job_kind_of, job_of, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
-from makeway.controllers.jobs.priority import Revalue, classes_of, follows_class, is_renamed, value_of, who_names
+from makeway.controllers.jobs.priority import (
+    Revalue,
+    classes_of,
+    concerned_by_class,
+    follows_class,
+    is_renamed,
+    value_of,
+)
 from makeway.controllers.jobs.templates import is_same, is_started, started, updates_for
 from makeway.controllers.jobs.workloads import asked_by, prebuilt_of, priority_of, workload_for
 from makeway.controllers.workloads.eviction import condition, holds_quota, mode_of, says, status_of
 from makeway.core.model import Millis
 
-LOOK_AGAIN_MS = 10_000  # for what nobody tells us of: a prebuilt Workload that comes, a flavor that is back
+RETRY_MS = 10_000  # for what comes without notification: a prebuilt Workload, a flavor that is back
 
 replace = msgspec.structs.replace
 
@@ -61,7 +83,7 @@ replace = msgspec.structs.replace
 
 
 class _PodsPair(NamedTuple):
-    """Pods as a job asks for them, the podSet of its Workload that stands for them, and what that was assigned."""
+    """Pods as a job asks for them, the podSet of its Workload for them, and what that was assigned."""
 
     asked: AskedPods
     pod_set: PodSet
@@ -69,7 +91,7 @@ class _PodsPair(NamedTuple):
 
     @property
     def admitted_count(self) -> int | None:
-        """The pods that were admitted, where that is not simply all of them."""
+        """The number of pods that were admitted, where that is not all of them."""
         return None if self.assignment is None or self.pod_set.min_count is None else self.assignment.count
 
     @property
@@ -80,13 +102,13 @@ class _PodsPair(NamedTuple):
         expected = self.pod_set.count
         if is_started(self.asked.template) and self.pod_set.min_count is not None:
             if self.admitted_count is None:
-                return True  # by how much it was cut is forgotten; it will be restored
+                return True  # the size of the cut is forgotten; it will be restored
             expected = self.admitted_count
         return self.asked.count == expected
 
     @property
     def original(self) -> NewPods:
-        """As they were before the start; their count is put back where the start had cut it."""
+        """The pods as before the start; their count is put back where the start had cut it."""
         is_cut = self.pod_set.min_count is not None and self.admitted_count in (None, self.asked.parallelism)
         return NewPods(self.asked.name, self.pod_set.template, self.pod_set.count if is_cut else None)
 
@@ -95,7 +117,7 @@ def _paired(asked: tuple[AskedPods, ...], workload: Workload) -> Iterator[_PodsP
     """The pods of both, in the job's order; those that only one of them has are left out."""
     admission, pod_sets = status_of(workload).admission, workload.spec.pod_sets
     assigned = {} if admission is None else {each.name: each for each in admission.pod_set_assignments}
-    is_single = len(asked) == len(pod_sets) == 1  # that of a Workload which was there first may have any name
+    is_single = len(asked) == len(pod_sets) == 1  # a Workload that came first may use any name
     for pods in asked:
         for pod_set in pod_sets:
             if is_single or pods.name == pod_set.name:
@@ -104,9 +126,9 @@ def _paired(asked: tuple[AskedPods, ...], workload: Workload) -> Iterator[_PodsP
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A job as it is stored, what it says, and its Workload; how they agree."""
+    """A job as stored, what it says, and its Workload; how they agree."""
 
-    value: Any  # the job as it is stored
+    value: KubernetesObject  # the job as it is stored
     job: GenericJob
     workload: Workload
     pods: tuple[_PodsPair, ...]
@@ -115,7 +137,7 @@ class _Pair:
     has_started_templates: bool
 
     @classmethod
-    def of(cls, value: Any, job: GenericJob, workload: Workload) -> _Pair:
+    def of(cls, value: KubernetesObject, job: GenericJob, workload: Workload) -> _Pair:
         asked = job.pod_sets
         pods = tuple(_paired(asked, workload))
         is_same = len(pods) == len(asked) == len(workload.spec.pod_sets) and all(each.are_the_same for each in pods)
@@ -123,7 +145,7 @@ class _Pair:
         return cls(value, job, workload, pods, is_same, bool(prebuilt_of(value.metadata)), has_started)
 
     @property
-    def ref(self) -> Ref:
+    def ref(self) -> Ref[Workload]:
         return Ref.of(self.workload)
 
     @property
@@ -137,7 +159,7 @@ class _Pair:
 
     @property
     def must_be_remade(self) -> bool:
-        """It holds quota for something that the job no longer asks for."""
+        """Whether it holds quota for something that the job no longer asks for."""
         if self.is_prebuilt or self.is_leaving or says(self.workload, "Finished") or not holds_quota(self.workload):
             return False
         return not self.asks_for_the_same or self.queue not in ("", self.workload.spec.queue_name)
@@ -164,44 +186,45 @@ class _Pair:
 
 
 class JobRunning:
-    """Starts and stops jobs of all kinds, and keeps their Workloads informed."""
+    """Starts and stops jobs of all kinds, and keeps their Workloads up to date."""
 
     @property
     def kinds(self) -> frozenset[str]:
         return frozenset({*JOB_KINDS, "Workload", "WorkloadPriorityClass", "PriorityClass"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom.kind in ("WorkloadPriorityClass", "PriorityClass"):
-            return Outcome(enqueue=tuple(who_names(whom, view)))
-        found = view.get(whom)
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
+        if ref.kind in ("WorkloadPriorityClass", "PriorityClass"):
+            return Outcome(enqueue=tuple(concerned_by_class(ref, view)))
+        found = view.get(ref)
         if found is None:
             return NOTHING
         if job_kind_of(found) is not None:
             outcome = _look_at(found, view, now)
             workload = _workload_of(found, view)
             if workload is not None and workload.metadata.deletion_timestamp is not None:
-                # Whether it may go hangs on its job, and nobody else tells its controller of that.
+                # Whether it may go depends on its job, and its controller gets no other notification of that.
                 return with_changes(outcome, enqueue=(Ref.of(workload),))
             return outcome
-        return _told_of_workload(found, view, now)
+        return _told_of_workload(found, view, now) if isinstance(found, Workload) else NOTHING
 
 
 def _told_of_workload(workload: Workload, view: View, now: Millis) -> Outcome:
     meta = workload.metadata
     owner = controller_of(workload)
     if owner is not None and owner.kind == "Workload":
-        parent = view.get(Ref("Workload", meta.namespace, owner.name))
-        waits = parent is not None and says(parent, "Evicted") and holds_quota(parent)
-        return Outcome(enqueue=(Ref.of(parent),)) if waits else NOTHING
+        parent = view.get(Ref(WORKLOAD, meta.namespace, owner.name))
+        if parent is None or not says(parent, "Evicted") or not holds_quota(parent):
+            return NOTHING
+        return Outcome(enqueue=(Ref.of(parent),))
     job = job_of(workload, view)
     if job is not None:
         outcome = _look_at(job, view, now)
-        return Outcome(outcome.actions, outcome.again_at)  # what is told of the job is told when we look at it
+        return Outcome(outcome.actions, outcome.again_at)  # notes about the job are made when the job is reconciled
     return _revalued(workload, view)
 
 
 def _revalued(workload: Workload, view: View) -> Outcome:
-    """The number of its class, for a Workload that no job of ours keeps in step."""
+    """Set the number of its class, for a Workload that no job of ours keeps in step."""
     revalue = _revalue(workload, view)
     if revalue is None or workload.spec.priority == revalue.value:
         return NOTHING
@@ -216,18 +239,18 @@ def _revalue(workload: Workload, view: View) -> Revalue | None:
     return None if value is None else Revalue(ref, value)
 
 
-def _workload_of(job: Any, view: View) -> Workload | None:
-    """The Workload of a job: the one it names, else the one that it owns."""
+def _workload_of(job: KubernetesObject, view: View) -> Workload | None:
+    """The Workload of a job: the one it names, else the one it owns."""
     meta = job.metadata
     prebuilt = prebuilt_of(meta)
     if prebuilt:
-        found = view.get(Ref("Workload", meta.namespace, prebuilt))
+        found = view.get(Ref(WORKLOAD, meta.namespace, prebuilt))
         is_free = found is not None and all(
             each.uid == meta.uid for each in found.metadata.owner_references if each.controller
         )
         return found if is_free else None
     name = JOB_KINDS[job.kind].workload_name(meta.name, meta.uid)
-    owned = sorted(view.owned(meta.uid), key=lambda each: (each.metadata.name != name, each.metadata.name))
+    owned = sorted(view.owned(meta.uid, WORKLOAD), key=lambda each: (each.metadata.name != name, each.metadata.name))
     return owned[0] if owned else None
 
 
@@ -235,7 +258,7 @@ def _is_owned_by(workload: Workload, uid: str) -> bool:
     return any(each.controller and each.uid == uid for each in workload.metadata.owner_references)
 
 
-def _look_at(value: Any, view: View, now: Millis) -> Outcome:
+def _look_at(value: KubernetesObject, view: View, now: Millis) -> Outcome:
     meta, workload = value.metadata, _workload_of(value, view)
     if JOB_KINDS[value.kind].framework not in view.policy.jobs.frameworks:
         return NOTHING
@@ -254,7 +277,7 @@ def _look_at(value: Any, view: View, now: Millis) -> Outcome:
 
 
 def _going(pair: _Pair) -> Outcome:
-    """A job that is being deleted and is still there: something of it runs, or somebody's finalizer keeps it."""
+    """A job that is being deleted and still exists: something of it runs, or a foreign finalizer keeps it."""
     about, finalizers = Ref.of(pair.value), pair.value.metadata.finalizers
     if ORPHAN in finalizers:
         return NOTHING
@@ -264,21 +287,21 @@ def _going(pair: _Pair) -> Outcome:
         note = Note(about, "Normal", "DeletedWorkload", words)
         uid = pair.workload.metadata.uid
         return NOTHING if is_told else Outcome((Action(Delete(pair.ref, uid), notes=(note,)),))
-    if pair.is_leaving and not pair.job.is_suspended and FOREGROUND not in finalizers:  # there its pods go already
+    if pair.is_leaving and not pair.job.is_suspended and FOREGROUND not in finalizers:  # Foreground deletes pods
         words_of_stop = _words_of_stop(condition(pair.workload, "Evicted"), pair.has_started_templates)
         return Outcome((_change(pair.value, Suspend(), Note(about, "Normal", *words_of_stop)),))
     return NOTHING
 
 
-def _begin(value: Any, job: GenericJob, view: View, now: Millis) -> Outcome:
-    """A job without a Workload: it does not run, and gets one."""
+def _begin(value: KubernetesObject, job: GenericJob, view: View, now: Millis) -> Outcome:
+    """A job without a Workload does not run, and gets one."""
     about, meta = Ref.of(value), value.metadata
     if not job.is_suspended:
         note = Note(about, "Normal", "Suspended", "Suspended until it is admitted")
         return Outcome((_change(value, Suspend(), note),))
     if prebuilt_of(meta):
-        return Outcome(again_at=Millis(now + LOOK_AGAIN_MS))
-    has_default = view.get(Ref("LocalQueue", meta.namespace, DEFAULT_QUEUE)) is not None
+        return Outcome(again_at=Millis(now + RETRY_MS))
+    has_default = view.get(Ref(LOCAL_QUEUE, meta.namespace, DEFAULT_QUEUE)) is not None
     made = workload_for(
         value,
         classes=classes_of(view),
@@ -296,18 +319,18 @@ def _begin(value: Any, job: GenericJob, view: View, now: Millis) -> Outcome:
     return Outcome((Action(Create(body), notes=(note,)),))
 
 
-def _problem(job: Any, view: View, problem: str) -> Note:
+def _problem(job: KubernetesObject, view: View, problem: str) -> Note:
     label = job.metadata.labels.get(PRIORITY_CLASS_LABEL, "")
     missing = bool(label) and label not in classes_of(view).ours
     return Note(Ref.of(job), "Warning", "WorkloadPriorityClassNotFound" if missing else "ErrWorkloadCompose", problem)
 
 
 def _wanted(sets: tuple[PodSet, ...], view: View) -> tuple[PodSet, ...]:
-    """The podSets as a server would store them: without partial admission there is no least count."""
+    """The podSets as a server would store them: without partial admission there is no min count."""
     return sets if view.policy.gates.partial_admission else tuple(replace(each, min_count=None) for each in sets)
 
 
-def _finish(value: Any, workload: Workload, end: End, now: Millis) -> Outcome:
+def _finish(value: KubernetesObject, workload: Workload, end: End, now: Millis) -> Outcome:
     if says(workload, "Finished"):
         return NOTHING
     ref, type = Ref.of(workload), "Normal" if end.reason in ("Succeeded", "Failed") else "Warning"
@@ -316,13 +339,15 @@ def _finish(value: Any, workload: Workload, end: End, now: Millis) -> Outcome:
     return Outcome((Action(change, notes=(note,)),))
 
 
-def _change(job: Any, edit: Edit, *notes: Note, status: bool = False, strict: bool = False) -> Action:
+def _change(
+    job: KubernetesObject, edit: Edit[KubernetesObject], *notes: Note, status: bool = False, strict: bool = False
+) -> Action:
     return Action(Change(Ref.of(job), edit, status=status, uid=job.metadata.uid, strict=strict), notes=notes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reconciling:
-    """A job that has a Workload and has not ended, and what is due of both."""
+    """A job that has a Workload and has not ended, and what is due for both."""
 
     pair: _Pair
     view: View
@@ -360,8 +385,8 @@ class _Reconciling:
         pair, started_pods, conflict = self.pair, [], ""
         for pods in pair.pods:
             flavors = self._flavors(pods.assignment)
-            if flavors is None:  # in use, so it cannot have gone for good: pods must not run elsewhere
-                return Outcome(again_at=Millis(self.now + LOOK_AGAIN_MS))
+            if flavors is None:  # in use, so it will be back: pods must not run elsewhere
+                return Outcome(again_at=Millis(self.now + RETRY_MS))
             name = pods.pod_set.name
             updates = (
                 *updates_for(pair.workload, name, flavors),
@@ -379,16 +404,16 @@ class _Reconciling:
         return Outcome((start, *self._tell()), notes=tuple(self._notes()))
 
     def _flavors(self, assignment: PodSetAssignment | None) -> list[ResourceFlavor] | None:
-        """The flavors that pods were assigned, by name; None: one of them is not there."""
+        """The flavors that pods were assigned, by name; None: one of them does not exist."""
         names = sorted(set(assignment.flavors.values())) if assignment is not None else []
-        flavors = [self.view.get(Ref("ResourceFlavor", "", name)) for name in names]
+        flavors = [self.view.get(Ref(RESOURCE_FLAVOR, "", name)) for name in names]
         present = [each for each in flavors if each is not None]
         return present if len(present) == len(flavors) else None
 
     # --- the Workload ---
 
     def _tell(self) -> Iterator[Action]:
-        """At most one write: what is due first."""
+        """At most one write: the first that is due."""
         pair, uid = self.pair, self.pair.workload.metadata.uid
         if pair.must_be_remade:
             words = f"Deleted Workload {pair.ref.key}: the job asks for something else by now"
@@ -405,7 +430,7 @@ class _Reconciling:
             yield Action(Change(pair.ref, report, uid=uid))
             return
         meta = pair.value.metadata
-        follow: Edit = (
+        follow: Edit[Workload] = (
             Adopt(JOB_KINDS[pair.value.kind].owner(meta.name, meta.uid)) if pair.is_prebuilt else self._follow()
         )
         after = follow(pair.workload)
@@ -432,16 +457,16 @@ class _Reconciling:
         )
 
     def _is_ours_to_release(self) -> bool:
-        """Whether the local pods are all there is: none in another cluster (S-10.3), no Option still to be told."""
+        """Whether no pods run elsewhere: none in another cluster (S-10.3), no Option still to be told."""
         workload = self.pair.workload
         if mode_of(workload) == "Parent":
-            options = self.view.owned(workload.metadata.uid)
+            options = self.view.owned(workload.metadata.uid, WORKLOAD)
             if any(says(each, "Admitted") and not says(each, "Evicted") for each in options):
                 return False
         if self.pair.job.managed_by != MULTIKUEUE_CONTROLLER:
             return True
         names = [each.name for each in status_of(workload).admission_checks]
-        checks = [self.view.get(Ref("AdmissionCheck", "", name)) for name in names]
+        checks = [self.view.get(Ref(ADMISSION_CHECK, "", name)) for name in names]
         return not any(each is not None and each.spec.controller_name == MULTIKUEUE_CONTROLLER for each in checks)
 
     def _follow(self) -> Follow:
@@ -453,7 +478,7 @@ class _Reconciling:
             if not pair.asks_for_the_same or [each.min_count for each in wanted] != [each.min_count for each in before]:
                 pod_sets = wanted
         queue: str | None = pair.queue or None
-        has_default = self.view.get(Ref("LocalQueue", meta.namespace, DEFAULT_QUEUE)) is not None
+        has_default = self.view.get(Ref(LOCAL_QUEUE, meta.namespace, DEFAULT_QUEUE)) is not None
         if queue is None and not pair.workload.spec.queue_name and has_default:
             queue = DEFAULT_QUEUE
         is_other = is_renamed(pair.workload, meta) and not asked.priority.problem
@@ -467,7 +492,7 @@ class _Reconciling:
         )
 
     def _notes(self) -> Iterator[Note]:
-        """A class that the job names by now, and that is not there."""
+        """A note about a class that the job names now, and that does not exist."""
         pair, meta = self.pair, self.pair.value.metadata
         if says(pair.workload, "Finished") or not is_renamed(pair.workload, meta):
             return

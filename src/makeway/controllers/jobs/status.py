@@ -1,18 +1,16 @@
 """What the status of a Job says of its pods: while it runs or is suspended, at its end, and while it is being deleted.
 
-Each function answers with the status as it is to be; what it does not speak of stays byte for byte.
+Each function returns the new status; parts that it does not set stay byte for byte.
 
-Not here: how far the Job is (``progress``), when each of them is due (``pods``).
+Not here: how far the Job is (``progress``), when each status is due (``pods``).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Raw
 
-from makeway.api.conditions import find, is_true, set_condition
+from makeway.api.conditions import Status, find, is_true, set_condition
 from makeway.api.objects.kubernetes import Job, JobCondition, amended
 from makeway.api.objects.meta import Condition
 from makeway.api.quantity import Time
@@ -45,7 +43,7 @@ def status_now(job: Job, progress: JobProgress, *, making: int = 0, failing: Job
 
 
 def final_status(job: Job, progress: JobProgress, end: JobEnd) -> Raw:
-    """Everything is counted at once, and nobody counts afterwards."""
+    """The status at the end: everything is counted at once, and there is no counting afterwards."""
     conditions = _with(progress.status.conditions, end.type, "True", end.reason, end.message, progress.now)
     if end.type == "Failed":
         conditions = _with_target(conditions, end, progress.now)
@@ -61,7 +59,7 @@ def final_status(job: Job, progress: JobProgress, end: JobEnd) -> Raw:
 
 
 def status_while_going(job: Job, progress: JobProgress) -> Raw | None:
-    """Of a Job that is being deleted only how many pods are left; None: that is said already."""
+    """The status of a Job that is being deleted: only how many pods are left; None: it says so already."""
     pods, status = progress.pods, progress.status
     left = (len(pods.active), _ready(pods), len(pods.terminating))
     if left == (status.active, status.ready, status.terminating):
@@ -101,7 +99,7 @@ def _with_target(conditions: Conditions, end: JobEnd, now: Millis) -> Conditions
     return _with(conditions, "FailureTarget", "True", end.reason, end.message, now)
 
 
-def _with(conditions: Conditions, type_: str, status: Any, reason: str, message: str, now: Millis) -> Conditions:
+def _with(conditions: Conditions, type_: str, status: Status, reason: str, message: str, now: Millis) -> Conditions:
     at = Time.of_millis(stored(now))
     return set_condition(conditions, type=type_, status=status, reason=reason, message=message, now=at)
 

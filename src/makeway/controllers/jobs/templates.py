@@ -1,10 +1,10 @@
-"""What a start adds to a job's pods, and how it is told from what the user wrote and taken off again (api 18.3, 18.4).
+"""What a start adds to a job's pods, how it is told from what the user wrote, and how it is removed (api 18.3, 18.4).
 
-A template that was started carries the annotation ``kueue.x-k8s.io/workload``: whatever it has beyond the podSet of
-its Workload in labels, annotations, nodeSelector and tolerations is then ours.
+A started template carries the annotation ``kueue.x-k8s.io/workload``. All of its labels, annotations, nodeSelector and
+tolerations beyond those in its Workload's podSet are then ours.
 
-Promises: taking off what was added gives the template back byte for byte, where nobody else has changed it; what
-somebody else has changed, outside of these four, stays. Fields that we do not know are never touched.
+Promises: removing what was added gives the template back byte for byte, if it was not changed otherwise; changes by
+others, outside of these four, stay. Fields that we do not know are never touched.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from makeway.api.objects.queueing import ResourceFlavor
 from makeway.api.objects.workload import PodSetUpdate, Workload
 from makeway.controllers.workloads.eviction import status_of
 
-TEMPLATES_KNOWN = 1024  # a Job is looked at some twenty times while its template hardly changes
+TEMPLATES_KNOWN = 1024  # a Job is read some twenty times while its template hardly changes
 JOB_CONTROLLER_LABELS = (  # api 18.2 names three of them; a server of today writes the fourth beside them
     "batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name",
 )  # fmt: skip
-START_LABELS = (POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)  # of pods; whatever has them got them from us
+START_LABELS = (POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)  # of pods; where they are present, they are ours
 LABEL_VALUE_MAX = 63
 EMPTY = Raw(b"{}")
 ADDED_TO = (("metadata", "labels"), ("metadata", "annotations"), ("spec", "nodeSelector"), ("spec", "tolerations"))
@@ -40,7 +40,7 @@ Tree = dict[str, Any]
 
 @ready
 class TemplateMarks(Wire, frozen=True):
-    """A view of a pod template where only its labels and annotations are asked for."""
+    """A view of a pod template, of which only labels and annotations are read."""
 
     metadata: ObjectMeta = made(ObjectMeta)
 
@@ -49,7 +49,7 @@ class TemplateMarks(Wire, frozen=True):
 
 
 def own_template(template: Raw) -> Raw:
-    """A Job's template without what tells its pods whose they are: the Job controller's labels, and our marks."""
+    """A Job's template without marks of its owner: the Job controller's labels, and our marks."""
     return _own_template(bytes(template))
 
 
@@ -73,7 +73,7 @@ def _own_template(data: bytes) -> Raw:
 
 @dataclass(slots=True)
 class Additions:
-    """What pods get at a start. A key that is there already with another value is a ``conflict`` (S-11.6)."""
+    """What pods get at a start. A key that already has another value is a ``conflict`` (S-11.6)."""
 
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Additions:
 def updates_for(
     workload: Workload, pod_set: str, flavors: Iterable[ResourceFlavor]
 ) -> Iterator[tuple[str, PodSetUpdate]]:
-    """What its flavors, its queue and its checks ask for, each with whom it comes from, in their order (S-11.6)."""
+    """What its flavors, its queue and its checks add, each with its source, in their order (S-11.6)."""
     for flavor in flavors:
         yield (
             f"ResourceFlavor {flavor.metadata.name}",
@@ -107,7 +107,7 @@ def updates_for(
     queues = {
         CLUSTER_QUEUE_LABEL: "" if admission is None else admission.cluster_queue,
         LOCAL_QUEUE_LABEL: workload.spec.queue_name,
-    }  # a queue may have a longer name than a label can hold
+    }  # a queue name may be longer than a label value
     labels = {key: name for key, name in queues.items() if 0 < len(name) <= LABEL_VALUE_MAX}
     yield (
         "the Workload",
@@ -120,26 +120,26 @@ def updates_for(
 
 
 def started(template: Raw, updates: Iterable[tuple[str, PodSetUpdate]]) -> tuple[Raw, str]:
-    """A template with all that is added to it; and the conflict that forbids it, "" where there is none."""
+    """A template with all that is added to it; and the conflict that forbids it, "" if there is none."""
     before = view(template, PodTemplate)
-    found = Additions(
+    additions = Additions(
         dict(before.metadata.labels), dict(before.metadata.annotations), dict(before.spec.node_selector),
         list(before.spec.tolerations),
     )  # fmt: skip
     for source, update in updates:
-        found.add(source, update)
+        additions.add(source, update)
     spec: Tree = {}
-    if found.node_selector:
-        spec["nodeSelector"] = found.node_selector
-    new = found.tolerations[len(before.spec.tolerations) :]
-    if new:  # those that are there keep the fields that we do not know
+    if additions.node_selector:
+        spec["nodeSelector"] = additions.node_selector
+    new = additions.tolerations[len(before.spec.tolerations) :]
+    if new:  # existing ones keep the fields that we do not know
         spec["tolerations"] = [*_items(template), *new]
-    metadata = {"labels": found.labels, "annotations": found.annotations}
-    return amended(template, {"metadata": metadata, **({"spec": spec} if spec else {})}), found.conflict
+    metadata = {"labels": additions.labels, "annotations": additions.annotations}
+    return amended(template, {"metadata": metadata, **({"spec": spec} if spec else {})}), additions.conflict
 
 
 def is_started(template: Raw) -> bool:
-    """Whether a start has added to it, and nothing was taken off since."""
+    """Whether a start has added to a template, and nothing was removed since."""
     return WORKLOAD in view(template, TemplateMarks).metadata.annotations
 
 
@@ -147,7 +147,7 @@ def is_started(template: Raw) -> bool:
 
 
 def restored(template: Raw, original: Raw) -> Raw:
-    """A started template as it was: what a start may add to is taken from ``original``, its Workload's podSet."""
+    """A started template as before: what a start may add to is taken from ``original``, its Workload's podSet."""
     labels = view(template, TemplateMarks).metadata.labels
     theirs = [label for label in JOB_CONTROLLER_LABELS if label in labels]
     if not theirs and _rest(template) == _rest(original):
@@ -155,7 +155,7 @@ def restored(template: Raw, original: Raw) -> Raw:
     changes: dict[str, dict[str, object]] = {"metadata": {}, "spec": {}}
     for part, name in ADDED_TO:
         changes[part][name] = _piece(original, part, name)
-    if theirs:  # pods are found by them, so they are not ours to take away; their order stays as it was
+    if theirs:  # pods are selected by them, so they stay, in their order
         wanted = view(original, TemplateMarks).metadata.labels
         kept = {key: wanted.get(key, labels[key]) for key in labels if key in wanted or key in theirs}
         changes["metadata"]["labels"] = Raw(msgspec.json.encode({**kept, **wanted}))
@@ -178,7 +178,7 @@ def _items(template: Raw) -> list[Raw]:
 
 
 def _rest(template: Raw) -> Tree:
-    """All that no start ever changes."""
+    """All that a start never changes."""
     tree: Tree = msgspec.json.decode(template)
     for part, name in ADDED_TO:
         if part in tree:
@@ -186,13 +186,13 @@ def _rest(template: Raw) -> Tree:
     return {key: value for key, value in tree.items() if value != {}}
 
 
-# --- whether somebody else has changed it -----------------------------------------------------------------------------
+# --- whether others have changed a template ---------------------------------------------------------------------------
 
 
 def is_same(template: Raw, original: Raw) -> bool:
     """Whether a Job's template still asks for what its Workload's podSet says (api 18.7).
 
-    Only what we act on counts: a server may have filled in or dropped fields that are younger than we are.
+    Only fields that we act on count: a server may have added or dropped fields that we do not know yet.
     """
     return _is_same(bytes(template), bytes(original))
 
@@ -231,7 +231,7 @@ def _like(now: PodSpec, then: PodSpec) -> PodSpec:
 
 
 def _compared(spec: PodSpec) -> PodSpec:
-    """Without parts that are raw, in which equal values may have other bytes."""
+    """A spec without its raw parts, in which equal values may have other bytes."""
     return replace(
         spec,
         security_context=EMPTY,

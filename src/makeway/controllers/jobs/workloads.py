@@ -1,7 +1,7 @@
-"""Jobs as Workloads: what each asks for, in which queue and with which priority (api 18).
+"""Jobs as Workloads: what they ask for, in which queue and with which priority (api 18).
 
-``workload_for`` answers for one job, ``prepared`` for a whole set of objects as files hold them: Jobs without their
-Workloads, objects without names, times or UIDs. What a server would add is made up there, always in the same way:
+``workload_for`` answers for one job, ``prepared`` for a whole set of objects as in files: Jobs without their Workloads,
+objects without names, times or UIDs. What a server would add is made up there, always in the same way:
 
 - A UID is made from kind, namespace and name.
 - An object without ``creationTimestamp`` came shortly before now, the earlier in the files the older: the *i*-th of
@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 
@@ -40,11 +40,11 @@ from makeway.api.names import (
     SYSTEM_CLASSES,
 )
 from makeway.api.objects.kubernetes import Namespace, PriorityClass
-from makeway.api.objects.meta import ObjectMeta, Wire
+from makeway.api.objects.meta import KubernetesObject, ObjectMeta, Wire
 from makeway.api.objects.queueing import LocalQueue, WorkloadPriorityClass
 from makeway.api.objects.workload import PodSet, PriorityClassRef, Workload, WorkloadSpec
 from makeway.api.quantity import Time
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import Object, Ref
 from makeway.controllers.jobs.kinds.generic import AskedPods, GenericJob, pod_priority_class, wrong_number
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS, job_kind_of, kind_of_owner, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
@@ -58,11 +58,9 @@ COPIED_ANNOTATIONS = (ADMISSION_GATED_BY, RUNTIME, CHECKPOINT_INTERVAL)
 OURS = ("kueue.x-k8s.io", "WorkloadPriorityClass")
 KUBERNETES = ("scheduling.k8s.io", "PriorityClass")
 
-T = TypeVar("T", bound=Wire)
-
 
 class LeftOut(NamedTuple):
-    """An object that takes no part, and why."""
+    """An object that is left out, and why."""
 
     kind: str
     name: str  # "namespace/name"
@@ -74,7 +72,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Where priorities come from (api 6)."""
+    """The classes that priorities come from (api 6)."""
 
     ours: Mapping[str, int] = field(default_factory=dict)  # WorkloadPriorityClass -> value
     pods: Mapping[str, int] = field(default_factory=dict)  # PriorityClass -> value
@@ -100,7 +98,7 @@ class Priority(NamedTuple):
 
 
 def priority_of(meta: ObjectMeta, pods: str, classes: Classes) -> Priority:
-    """The first source that says something wins (api 6); a class that is named but not there is a problem.
+    """The first source that says something wins (api 6); a class that is named but does not exist is a problem.
 
     ``pods`` is the PriorityClass that the job's pods name.
     """
@@ -141,11 +139,11 @@ def with_priority(workload: Workload, classes: Classes) -> tuple[Workload, str]:
 
 
 class Asked(NamedTuple):
-    """What a job asks for by itself, wherever it is queued."""
+    """What a job asks for by itself, in any queue."""
 
     pod_sets: tuple[PodSet, ...]
     priority: Priority
-    seconds: int | None  # it may run
+    seconds: int | None  # how long it may run
     problem: str  # not "": why it gets no Workload
 
 
@@ -160,11 +158,15 @@ def asked_by(meta: ObjectMeta, job: GenericJob, classes: Classes) -> Asked:
 
 class Made(NamedTuple):
     workload: Workload | None
-    problem: str = ""  # why there is none
+    problem: str = ""  # why there is no Workload
 
 
 def workload_for(
-    value: Any, *, classes: Classes, queues: Collection[tuple[str, str]] = (), copied_labels: Collection[str] = ()
+    value: KubernetesObject,
+    *,
+    classes: Classes,
+    queues: Collection[tuple[str, str]] = (),
+    copied_labels: Collection[str] = (),
 ) -> Made:
     """The Workload of a managed job (api 18.2). ``queues`` are the LocalQueues there are, as (namespace, name).
 
@@ -225,7 +227,7 @@ def prebuilt_of(meta: ObjectMeta) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Objects as a server would have them: every Job that is ours has its Workload."""
+    """Objects as a server would have them: every managed Job has its Workload."""
 
     objects: list[Wire]
     jobs: Mapping[WorkloadKey, str]  # Workload -> "namespace/name" of its Job
@@ -233,7 +235,7 @@ class Prepared:
 
 
 def prepared(objects: Iterable[Wire], policy: Policy, now: Millis) -> Prepared:
-    """What ``load_state`` can begin with; validated objects in the order in which they were read."""
+    """The input for ``load_state``; ``objects`` are validated, in the order in which they were read."""
     everything = _dated(_named(objects), now)
     classes = Classes.among(everything, defaulting=policy.gates.workload_priority_class_defaulting)
     making = _Making(everything, policy, classes)
@@ -252,7 +254,9 @@ class _Making:
         self._policy = policy
         self._classes = classes
         self._queues = {_place(each.metadata) for each in objects if isinstance(each, LocalQueue)}
-        self._known = {_ref(each): each for each in objects if isinstance(each, Namespace) or _is_job(each)}
+        self._known: dict[Ref, KubernetesObject] = {
+            _ref(each): each for each in objects if isinstance(each, Namespace) or _is_job(each)
+        }
         workloads = [each for each in objects if isinstance(each, Workload)]
         self._workloads = {_place(each.metadata) for each in workloads}
         self._owned: dict[tuple[str, str, str], WorkloadKey] = {}  # by namespace, and the UID or name of the Job
@@ -271,7 +275,7 @@ class _Making:
             self._leave_out("Workload", workload.metadata, problem)
         self.result.objects.append(found)
 
-    def take_job(self, job: Any) -> None:
+    def take_job(self, job: KubernetesObject) -> None:
         why = self._why_not(job)
         if why:
             self._leave_out(job.kind, job.metadata, why)
@@ -290,7 +294,7 @@ class _Making:
     def _leave_out(self, kind: str, meta: ObjectMeta, why: str) -> None:
         self.result.left_out.append(LeftOut(kind, _key(meta), why))
 
-    def _why_not(self, job: Any) -> str:
+    def _why_not(self, job: KubernetesObject) -> str:
         """Why a job gets no Workload (api 18.1); "": it gets one, or has one."""
         meta = job.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
@@ -302,7 +306,7 @@ class _Making:
             return f"it waits for the Workload {prebuilt}, which is not there"
         return why
 
-    def _is_there(self, job: Any) -> bool:
+    def _is_there(self, job: KubernetesObject) -> bool:
         """Whether the set has its Workload already, as an export of a running system does."""
         meta = job.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
@@ -315,13 +319,13 @@ class _Making:
         return owned is not None
 
 
-def _is_job(each: Any) -> bool:
-    return job_kind_of(each) is not None
+def _is_job(each: Wire) -> TypeGuard[KubernetesObject]:
+    return isinstance(each, KubernetesObject) and job_kind_of(each) is not None
 
 
-def _ref(each: Any) -> Ref:
+def _ref(each: KubernetesObject) -> Ref:
     namespace = "" if isinstance(each, Namespace) else each.metadata.namespace or DEFAULT_NAMESPACE
-    return Ref(each.kind, namespace, each.metadata.name)
+    return Ref.named(each.kind, namespace, each.metadata.name)
 
 
 def _place(meta: ObjectMeta) -> tuple[str, str]:
@@ -333,10 +337,9 @@ def _key(meta: ObjectMeta) -> WorkloadKey:
 
 
 def _named(objects: Iterable[Wire]) -> list[Wire]:
-    """All with names: a server would complete a ``generateName``."""
+    """All objects with names: a server would complete a ``generateName``."""
     counts: dict[str, int] = {}
     found: list[Wire] = []
-    each: Any
     for each in objects:
         if (isinstance(each, Workload) or _is_job(each)) and not each.metadata.name:
             counts[each.kind] = counts.get(each.kind, 0) + 1
@@ -346,28 +349,27 @@ def _named(objects: Iterable[Wire]) -> list[Wire]:
 
 
 def _dated(objects: list[Wire], now: Millis) -> list[Wire]:
-    """All with times: file order stands in for the order in which they came."""
-    undated = [i for i, each in enumerate(objects) if _is_undated(each)]
+    """All objects with times: their order in the files stands in for the order in which they came."""
+    undated = [(i, each) for i, each in enumerate(objects) if _is_undated(each)]
     found = list(objects)
-    for rank, i in enumerate(undated):
-        found[i] = _with_meta(found[i], creation_timestamp=Time.of_millis(now - (len(undated) - rank)))
+    for rank, (i, each) in enumerate(undated):
+        found[i] = _with_meta(each, creation_timestamp=Time.of_millis(now - (len(undated) - rank)))
     return found
 
 
-def _is_undated(each: Any) -> bool:
+def _is_undated(each: Wire) -> TypeGuard[KubernetesObject]:
     return (isinstance(each, Workload) or _is_job(each)) and each.metadata.creation_timestamp is None
 
 
-def _with_meta(each: T, **changes: object) -> T:
-    metadata = msgspec.structs.replace(each.metadata, **changes)  # type: ignore[attr-defined]
-    return msgspec.structs.replace(each, metadata=metadata)
+def _with_meta(each: Object, **changes: object) -> Object:
+    return msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, **changes))
 
 
-# --- who does not even queue ------------------------------------------------------------------------------------------
+# --- workloads in no queue --------------------------------------------------------------------------------------------
 
 
 def outside(objects: Iterable[Wire], policy: Policy) -> list[StillWaiting]:
-    """Workloads that wait and are in no ClusterQueue's line, and what keeps each out; finished ones do not wait."""
+    """Unfinished workloads that wait and are in no ClusterQueue, and what keeps each of them out."""
     everything = list(objects)
     queues = {_place(each.metadata): each for each in everything if isinstance(each, LocalQueue)}
     found = []

@@ -1,14 +1,13 @@
-"""Embedded mode: what a PodDisruptionBudget allows, from the pods that it covers.
+"""Embedded mode: what a PodDisruptionBudget allows, computed from the pods that it covers.
 
-A pod that was granted an eviction counts as gone until it is, at most two minutes: then nobody believes any more that
-it will go. The pods that are expected are those that are there. One that cannot be read is expected, and not healthy.
+A pod that was granted an eviction counts as gone for at most two minutes; after that it is no longer expected to go.
+Expected pods are those that exist. A pod that cannot be read is expected, and not healthy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +23,17 @@ from makeway.api.objects.kubernetes import (
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import LabelSelector
 from makeway.api.quantity import Time
-from makeway.controllers.contract import NOTHING, Action, Change, Outcome, Ref, Trouble, View
+from makeway.controllers.contract import (
+    NOTHING,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    Action,
+    Change,
+    Outcome,
+    Ref,
+    Trouble,
+    View,
+)
 from makeway.controllers.jobs.counts import may_run, status_of_pod
 from makeway.core.lowering.queues import selector_of
 from makeway.core.model import Millis, selects, stored
@@ -39,7 +48,7 @@ class TellBudget:
     before: bytes
     after: Raw
 
-    def __call__(self, budget: Any) -> Any:
+    def __call__(self, budget: PodDisruptionBudget) -> PodDisruptionBudget | None:
         return replace(budget, status=self.after) if bytes(budget.status) == self.before else None
 
 
@@ -48,24 +57,24 @@ class Budgets:
     def kinds(self) -> frozenset[str]:
         return frozenset({"PodDisruptionBudget", "Pod"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom.kind == "Pod":  # one that is gone, or has other labels now, may have been covered
-            there = view.all("PodDisruptionBudget")
-            return Outcome(enqueue=tuple(Ref.of(each) for each in there if each.metadata.namespace == whom.namespace))
-        budget = view.get(whom)
+    def react(self, ref: Ref[PodDisruptionBudget | Pod], view: View, now: Millis) -> Outcome:
+        if ref.kind == "Pod":  # one that is gone, or has other labels now, may have been covered
+            there = view.all(POD_DISRUPTION_BUDGET)
+            return Outcome(enqueue=tuple(Ref.of(each) for each in there if each.metadata.namespace == ref.namespace))
+        budget = view.get(ref)
         if not isinstance(budget, PodDisruptionBudget) or budget.metadata.deletion_timestamp is not None:
             return NOTHING
-        return _look(budget, [each for each in view.all("Pod") if each.metadata.namespace == whom.namespace], now)
+        return _reconcile(budget, [each for each in view.all(POD) if each.metadata.namespace == ref.namespace], now)
 
 
 def covers(selector: LabelSelector | None, pod: Pod) -> bool:
-    """An empty selector covers none, and so does a pod without labels (api 12)."""
+    """Whether a selector covers a pod; an empty one covers none, and a pod without labels is in none (api 12)."""
     if selector is None or not (selector.match_labels or selector.match_expressions) or not pod.metadata.labels:
         return False
     return selects(selector_of(selector) or (), pod.metadata.labels)
 
 
-def _look(budget: PodDisruptionBudget, pods: Iterable[Pod], now: Millis) -> Outcome:
+def _reconcile(budget: PodDisruptionBudget, pods: Iterable[Pod], now: Millis) -> Outcome:
     spec = read(budget.spec, PodDisruptionBudgetSpec)
     status = read(budget.status, PodDisruptionBudgetStatus)
     troubles: dict[Ref, Exception] = {}
@@ -105,7 +114,7 @@ def _may_be(judge: Callable[[Pod], bool], pod: Pod, troubles: dict[Ref, Exceptio
 
 
 def _still_there(name: str, pods: list[Pod]) -> bool:
-    """Whether a pod that may go has not begun to."""
+    """Whether a pod that may go still exists and has not begun to go."""
     return any(each.metadata.name == name and each.metadata.deletion_timestamp is None for each in pods)
 
 
@@ -120,7 +129,7 @@ def _desired(spec: PodDisruptionBudgetSpec, expected: int) -> int:
 
 
 def _amount(value: int | str, whole: int) -> int:
-    """A number, or a percentage of the pods there are, rounded up."""
+    """A number, or a percentage of the existing pods, rounded up."""
     if isinstance(value, int):
         return value
     digits = value.removesuffix("%")

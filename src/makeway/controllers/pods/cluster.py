@@ -1,24 +1,34 @@
-"""The cluster as placement sees it, kept in step with the stored objects and with what we have decided.
+"""The cluster as placement sees it, kept in step with the stored objects and with our decisions.
 
-A decision counts from when it is made: a pod that we bind stands on its node, one that we evict is leaving. When the
-write is answered the pod is seen as it is stored, so what did not happen is taken back by itself.
+A decision counts as soon as it is made: a pod that we bind is on its node, one that we evict is leaving. When the write
+is answered the pod is read as stored, so what did not happen is undone by itself.
 
-An object that cannot be read (``reading``) counts as not there, but a pod keeps the room that it was known to have, and
-a budget what it was known to ask for.
+An object that cannot be read (``reading``) counts as missing, but a pod keeps the room that it was known to have, and a
+budget what it was known to ask for.
 
-What changed is noted three times: the items that are to be decided anew (``changed_items``), what could help others
-that were refused (``changes``), and the Workloads whose status may have to show something else (``stale_gangs``).
+Each change is noted three times: the items that are to be decided anew (``changed_items``), what could help refused
+items (``changes``), and the Workloads whose status may have to change (``stale_gangs``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from makeway.api.conditions import is_true
 from makeway.api.objects import kubernetes as wire
-from makeway.controllers.contract import GANG_WORKLOAD, Ref, View
+from makeway.controllers.contract import (
+    GANG_WORKLOAD,
+    NAMESPACE,
+    NODE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
+    WORKLOAD,
+    Ref,
+    View,
+    is_of,
+)
 from makeway.controllers.pods.changes import ClusterChanges
 from makeway.controllers.pods.items import item_of
 from makeway.controllers.pods.leaving import LeavingMembers
@@ -29,7 +39,7 @@ from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import Cluster, Pod, PodKey, Preemptor
 from makeway.core.policy import Gates
 
-WORKLOADS = (GANG_WORKLOAD, "Workload")  # of either kind there may be one of a name; together they are one gang
+WORKLOADS = (GANG_WORKLOAD, WORKLOAD)  # there may be one of each kind with a name; together they are one gang
 
 
 class PodCluster:
@@ -38,28 +48,28 @@ class PodCluster:
         self.reader = PodObjectReader({}, Gates())
         self.leaving = LeavingMembers()
         self.changes = ClusterChanges()  # what could help items that were refused
-        self.changed_items: dict[Preemptor, None] = {}  # those that are to be decided anew, or are no more
-        self.stale_gangs: dict[tuple[str, str], None] = {}  # Workloads whose status may have to show something else
+        self.changed_items: dict[Preemptor, None] = {}  # those that are to be decided anew, or are gone
+        self.stale_gangs: dict[tuple[str, str], None] = {}  # those whose status may have to change
         self.unready: set[str] = set()  # nodes
         self._has_begun = False
 
     # --- as stored ---
 
     def begin(self, view: View, now: Millis) -> None:
-        """Read all objects, the first time."""
+        """Read all objects for the first time."""
         if self._has_begun:
             return
         self._has_begun = True
-        reader = self.reader = PodObjectReader(classes_of(view.all("PriorityClass")), view.policy.gates)
+        reader = self.reader = PodObjectReader(classes_of(view.all(PRIORITY_CLASS)), view.policy.gates)
         names = {(each.metadata.namespace, each.metadata.name) for kind in WORKLOADS for each in view.all(kind)}
-        nodes = list(view.all("Node"))
+        nodes = list(view.all(NODE))
         self.unready = {each.metadata.name for each in nodes if not reader.read(Ref.of(each), _is_ready, each)}
-        lowered = reader.read_all(view.all("Pod"), lambda pod: reader.pod(pod, None, now))
+        lowered = reader.read_all(view.all(POD), lambda pod: reader.pod(pod, None, now))
         self.state = ClusterState.of(Cluster(
             nodes=reader.read_all(nodes, node_of),
             workloads=tuple(gang for key in sorted(names) if (gang := reader.workload(key, view)) is not None),
-            budgets=reader.read_all(view.all("PodDisruptionBudget"), budget_of),
-            namespaces=reader.read_all(view.all("Namespace"), namespace_of),
+            budgets=reader.read_all(view.all(POD_DISRUPTION_BUDGET), budget_of),
+            namespaces=reader.read_all(view.all(NAMESPACE), namespace_of),
         ), scoring=view.policy.scoring)  # fmt: skip
         for pod in lowered:
             self._put(pod)
@@ -67,30 +77,29 @@ class PodCluster:
                 self.mark_changed(pod)
 
     def see(self, ref: Ref, view: View, now: Millis) -> None:
-        """One object as it is stored now."""
-        stored = view.get(ref)
-        if ref.kind == "Pod":
-            self._see_pod((ref.namespace, ref.name), stored, now)
-        elif ref.kind == "Node":
-            self._see_node(ref.name, stored)
+        """Read one object as it is stored now."""
+        if is_of(ref, POD):
+            self._see_pod((ref.namespace, ref.name), view.get(ref), now)
+        elif is_of(ref, NODE):
+            self._see_node(ref.name, view.get(ref))
         elif ref.kind in WORKLOADS:
             self._see_workload((ref.namespace, ref.name), view)
-        elif ref.kind == "Job" and stored is not None:
-            for each in view.owned(stored.metadata.uid):
+        elif ref.kind == "Job" and (stored := view.get(ref)) is not None:
+            for each in view.owned(stored.metadata.uid, WORKLOAD):
                 self._see_workload((each.metadata.namespace, each.metadata.name), view)
-        elif ref.kind == "PodDisruptionBudget":
-            self._see_budget((ref.namespace, ref.name), stored)
-        elif ref.kind == "Namespace":
-            self._see_namespace(ref.name, stored)
+        elif is_of(ref, POD_DISRUPTION_BUDGET):
+            self._see_budget((ref.namespace, ref.name), view.get(ref))
+        elif is_of(ref, NAMESPACE):
+            self._see_namespace(ref.name, view.get(ref))
         elif ref.kind == "PriorityClass":
-            self.reader.classes = classes_of(view.all("PriorityClass"))
-            for each in view.all(GANG_WORKLOAD):
-                self._see_workload((each.metadata.namespace, each.metadata.name), view)
-            for each in view.all("Pod"):
-                self._see_pod((each.metadata.namespace, each.metadata.name), each, now)
+            self.reader.classes = classes_of(view.all(PRIORITY_CLASS))
+            for gang in view.all(GANG_WORKLOAD):
+                self._see_workload((gang.metadata.namespace, gang.metadata.name), view)
+            for pod in view.all(POD):
+                self._see_pod((pod.metadata.namespace, pod.metadata.name), pod, now)
 
     def _see_pod(self, key: PodKey, pod: wire.Pod | None, now: Millis) -> None:
-        known, ref = self.state.pods.get(key), Ref("Pod", *key)
+        known, ref = self.state.pods.get(key), Ref(POD, *key)
         fresh = None if pod is None else self.reader.read(ref, self.reader.pod, pod, known, now)
         if fresh == known or (self.reader.is_set_aside(ref) and known is not None and known.node is not None):
             return
@@ -110,7 +119,7 @@ class PodCluster:
 
     def _see_node(self, name: str, node: wire.Node | None) -> None:
         state = self.state
-        known, ref = state.nodes.get(name), Ref("Node", "", name)
+        known, ref = state.nodes.get(name), Ref(NODE, "", name)
         fresh = None if node is None else self.reader.read(ref, node_of, node)
         self.unready.discard(name)
         if node is not None and not (fresh is not None and self.reader.read(ref, _is_ready, node)):
@@ -124,7 +133,7 @@ class PodCluster:
             self.changes.node_opened(name)
         self.changes.have_nodes_changed = True
         promised = sorted(key for key in state.nominated if state.pods[key].nominated == name)
-        if known is None or fresh is None or known.labels != fresh.labels:  # they stand in other domains now
+        if known is None or fresh is None or known.labels != fresh.labels:  # its pods are in other domains now
             for key in (*sorted(state.running.on_node(name)), *promised):
                 self.changes.pod_revalued(state.pods[key])
         for key in promised:
@@ -152,7 +161,7 @@ class PodCluster:
                 self.mark_changed(pod)
 
     def _see_namespace(self, name: str, namespace: wire.Namespace | None) -> None:
-        ref, known = Ref("Namespace", "", name), self.state.namespaces.get(name)
+        ref, known = Ref(NAMESPACE, "", name), self.state.namespaces.get(name)
         fresh = None if namespace is None else self.reader.read(ref, namespace_of, namespace)
         if known == (None if fresh is None else fresh.labels):
             return
@@ -160,7 +169,7 @@ class PodCluster:
         self.changes.have_namespaces_changed = True
 
     def _see_budget(self, key: tuple[str, str], budget: wire.PodDisruptionBudget | None) -> None:
-        ref, known = Ref("PodDisruptionBudget", *key), self.state.budgets.get(key)
+        ref, known = Ref(POD_DISRUPTION_BUDGET, *key), self.state.budgets.get(key)
         fresh = None if budget is None else self.reader.read(ref, budget_of, budget)
         if fresh is None and budget is not None:
             return  # what it was known to ask for still counts
@@ -170,15 +179,16 @@ class PodCluster:
     # --- as decided ---
 
     def bound(self, key: PodKey, node: str, now: Millis) -> None:
-        self._exchange(key, node=node, nominated=None, start=now)
+        self._exchange(replace(self.state.pods[key], node=node, nominated=None, start=now))
         self.mark_stale(self.state.pods[key])
 
     def nominated(self, key: PodKey, node: str | None) -> None:
-        self._exchange(key, nominated=node)
+        self._exchange(replace(self.state.pods[key], nominated=node))
 
     def evicted(self, key: PodKey, *, for_others: bool) -> None:
-        for_others = for_others or self.state.pods[key].preempted_by_scheduler
-        self._exchange(key, terminating=True, preempted_by_scheduler=for_others)
+        known = self.state.pods[key]
+        for_others = for_others or known.preempted_by_scheduler
+        self._exchange(replace(known, terminating=True, preempted_by_scheduler=for_others))
         self.mark_stale(self.state.pods[key])
 
     def mark_changed(self, pod: Pod) -> None:
@@ -186,13 +196,12 @@ class PodCluster:
         self.changed_items[item_of(self.state, pod)] = None
 
     def mark_stale(self, pod: Pod) -> None:
-        """The status of the pod's Workload may have to show something else."""
+        """The status of the pod's Workload may have to change."""
         if pod.member is not None:
             self.stale_gangs[(pod.key[0], pod.member.workload)] = None
 
-    def _exchange(self, key: PodKey, **changes: Any) -> None:
-        known = self.state.pods[key]
-        fresh = replace(known, **changes)
+    def _exchange(self, fresh: Pod) -> None:
+        known = self.state.pods[fresh.key]
         self.changes.pod_changed(known, fresh)
         self._drop(known)
         self._put(fresh)
@@ -213,12 +222,12 @@ def _is_shown_otherwise(pod: Pod, other: Pod | None) -> bool:
 
 
 def _matters(pod: Pod, other: Pod | None) -> bool:
-    """Whether this pod, after or before it was ``other``, is a reason to decide its item anew."""
+    """Whether the difference between a pod and what it was before or after is a reason to decide its item anew."""
     if other is None or pod.uid != other.uid or (pod.node is None) != (other.node is None):
         return pod.node is None or pod.member is not None
     if pod.node is not None:
         return pod.member is not None and pod.terminating != other.terminating
-    return pod != other  # what others wrote of its nomination too: a preemption under way may have lost its aim
+    return pod != other  # what others wrote of its nomination counts too: a preemption under way may have lost its aim
 
 
 def _is_ready(node: wire.Node) -> bool:

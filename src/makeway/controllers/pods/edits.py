@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -20,7 +19,7 @@ from makeway.core.model import Millis, WorkloadKey, stored
 
 PREEMPTED = "PreemptionByScheduler"
 NOT_WHOLE = "GangNotWhole"  # ours: its gang was placed in part, and the rest has no place
-NODE_LOST = "DeletionByPodGC"  # as Kubernetes says it: the node of the pod is no more
+NODE_LOST = "DeletionByPodGC"  # as in Kubernetes: the node of the pod is gone
 
 replace = msgspec.structs.replace
 
@@ -31,7 +30,7 @@ class Bind:
 
     node: str
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod | None:
         spec = read(pod.spec, PodSpec)
         if spec.node_name or pod.metadata.deletion_timestamp is not None:
             return None
@@ -40,13 +39,13 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class TellWhyNoNode:
-    """Why a pod has no node yet, and which one it was promised; "": none. Without a message that stays as it was."""
+    """Why a pod has no node yet, and which one it is promised; "": none. Without a message the old one stays."""
 
     message: str | None
     nominated: str
     at: Millis
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod | None:
         if read(pod.spec, PodSpec).node_name:
             return None
         changes: dict[str, object] = {}
@@ -59,9 +58,9 @@ class TellWhyNoNode:
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """An item gets the room of the pods that leave for it; of these none is told to leave after the promise is broken.
+    """An item gets the room of the pods that leave for it; once the promise is broken, none of them is told to leave.
 
-    It is broken when it is taken back, and when the pod with which it was stored is no more.
+    It is broken when it is taken back, and when the pod with which it was stored is gone.
     """
 
     holds: bool = True
@@ -86,7 +85,7 @@ class Disrupt:
     def departure(self) -> Departure:
         return Departure(self.reason, self.at, preempts=self.reason == PREEMPTED, by=self.by)
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod | None:
         status = read(pod.status, PodStatus)
         if self.promise is not None and not self.promise.is_kept:
             return None
@@ -99,7 +98,7 @@ class Disrupt:
 
 
 def whose(pod: Pod) -> WorkloadKey | None:
-    """The Workload that a pod is of: that of its queue, else that of its gang; None: of none."""
+    """The Workload of a pod: that of its queue, else that of its gang; None: it has none."""
     name = pod.metadata.annotations.get(WORKLOAD, "")
     member = None if name else member_of(pod)
     name = name if member is None else member.workload
@@ -107,14 +106,14 @@ def whose(pod: Pod) -> WorkloadKey | None:
 
 
 def said(pod: Pod) -> str:
-    """Why it waits, as it was told last; "": it was not."""
+    """Why it waits, according to its status; "": that says nothing."""
     conditions = read(pod.status, PodStatus).conditions
     return next((each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), "")
 
 
-def _with(raw: Raw, type_: str, status: str, reason: str, message: str, at: Millis) -> list[dict[str, Any]]:
-    before = msgspec.json.decode(raw).get("conditions") or []
-    old: dict[str, Any] = next((each for each in before if each["type"] == type_), {})
+def _with(raw: Raw, type_: str, status: str, reason: str, message: str, at: Millis) -> list[dict[str, object]]:
+    before: list[dict[str, object]] = msgspec.json.decode(raw).get("conditions") or []
+    old: dict[str, object] = next((each for each in before if each["type"] == type_), {})
     since = old.get("lastTransitionTime") if old.get("status") == status else None
     told = {
         "type": type_, "status": status, "reason": reason, "message": message,

@@ -1,14 +1,14 @@
 """What a scheduling Workload shows: its priorities, how much of it is placed, and why it waits (S-15.8, decision 0064).
 
-Its condition ``Placed`` says what its pods are told, in one place. A change of state or reason is written at once, one
-of numbers and words once a second at most, so that a large gang costs a few writes and not one for each pod.
+Its condition ``Placed`` gathers the messages of its pods. A change of state or reason is written at once, one of
+numbers and words at most once a second, so that a large gang costs a few writes and not one for each pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -26,8 +26,8 @@ from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import ForPod, Pod, Preemptor, SchedulingWorkload
 from makeway.core.placement.resolution import NOT_MATCHING, Divergence, divergence
 
-MESSAGE_MAX = 32_768  # as long as a condition's message may be
-COUNTS_MS = 1000  # so often numbers and words alone are written at most
+MESSAGE_MAX = 32_768  # the limit of a condition's message
+COUNTS_MS = 1000  # the least time between writes of numbers and words alone
 
 PLACED = "Placed"  # the condition, and its reason while it holds
 UNSCHEDULABLE = "Unschedulable"
@@ -59,7 +59,7 @@ class ToldCondition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GangProgress:
-    """How much of a Workload is on nodes. ``why`` it is not all of it; None: that is not decided yet."""
+    """How much of a Workload is on nodes. ``why`` the rest is not; None: that is not decided yet."""
 
     gang: str
     placed: str
@@ -68,7 +68,7 @@ class GangProgress:
 
 
 def standing(known: SchedulingWorkload, state: ClusterState, said: Mapping[Preemptor, Said]) -> GangProgress:
-    """``said``: what was decided last about those of its pods that wait."""
+    """``said``: the last decisions about its waiting pods."""
     pods = [state.pods[key] for key in state.gangs.referring(known.namespace, known.name)]
     on_nodes = sum(pod.node is not None for pod in pods)
     lacking = _lacking(known, pods)
@@ -89,7 +89,7 @@ def _name_of(item: Preemptor) -> tuple[str, ...]:
 
 
 def _lacking(known: SchedulingWorkload, pods: list[Pod]) -> Said | None:
-    """That pods do not exist which its groups need; each replica is a gang of its own."""
+    """The pods that its groups need and that do not exist; each replica is a gang of its own."""
     if not pods:
         return Said(FOR_PODS, "No pod of it exists.")
     exist: dict[tuple[str, str], int] = {}
@@ -107,14 +107,14 @@ def _lacking(known: SchedulingWorkload, pods: list[Pod]) -> Said | None:
 
 @dataclass(frozen=True, slots=True)
 class TellGang:
-    """Its standing and conditions, and what ``known`` says of its priorities where the status says nothing."""
+    """Its progress and conditions, and the priorities of ``known`` where the status has none."""
 
     known: SchedulingWorkload
     standing: GangProgress
     conditions: tuple[ToldCondition, ...]
     at: Millis
 
-    def __call__(self, gang: Any) -> Any:
+    def __call__(self, gang: GangWorkload) -> GangWorkload:
         status = gang.status or GangWorkloadStatus()
         conditions = status.conditions
         for told in self.conditions:
@@ -146,7 +146,7 @@ def _says(condition: Condition | None, told: ToldCondition) -> bool:
 
 
 class GangBoard:
-    """What was decided last about the pods of each Workload that wait, and when its numbers were shown."""
+    """The last decisions about the waiting pods of each Workload, and when its numbers were written."""
 
     def __init__(self) -> None:
         self._said: dict[Name, dict[Preemptor, Said]] = {}
@@ -156,10 +156,10 @@ class GangBoard:
     def say(self, name: Name, item: Preemptor, said: Said) -> None:
         self._said.setdefault(name, {})[item] = said
 
-    def react(self, whom: Ref, cluster: PodCluster, view: View, now: Millis) -> Outcome:
-        """The status of a Workload, where it is another than the stored one."""
-        name = (whom.namespace, whom.name)
-        gang: GangWorkload | None = view.get(whom)
+    def react(self, ref: Ref[GangWorkload], cluster: PodCluster, view: View, now: Millis) -> Outcome:
+        """The status of a Workload, where it differs from the stored one."""
+        name = (ref.namespace, ref.name)
+        gang = view.get(ref)
         known = cluster.state.gangs.workloads.get(name)
         said = {item: each for item, each in self._said.pop(name, {}).items() if waiting_pods(cluster.state, item)}
         if said and known is not None:
@@ -171,14 +171,14 @@ class GangBoard:
         shown = standing(known, cluster.state, said)
         edit = TellGang(known, shown, tuple(_conditions(gang, known, shown, cluster.state, view)), now)
         fresh = edit(gang)
-        due = self._due(name, gang.status or GangWorkloadStatus(), fresh.status, now)
+        due = self._due(name, gang.status or GangWorkloadStatus(), fresh.status or GangWorkloadStatus(), now)
         if fresh is gang or now < due:
             return Outcome(again_at=None if fresh is gang else due)
         self._shown[name] = now
-        return Outcome((Action(Change(whom, edit, uid=gang.metadata.uid), notes=tuple(_notes(gang, fresh))),))
+        return Outcome((Action(Change(ref, edit, uid=gang.metadata.uid), notes=tuple(_notes(gang, fresh))),))
 
     def _due(self, name: Name, before: GangWorkloadStatus, after: GangWorkloadStatus, now: Millis) -> Millis:
-        """When this is told. That pods of a placed gang are missing may be over when its Job has counted them."""
+        """When to write this status. A placed gang may lack pods only until its Job has counted them."""
         told = find(after.conditions, PLACED)
         if before.state == "Placed" and told is not None and told.reason == FOR_PODS:
             return Millis(self._short.setdefault(name, now) + COUNTS_MS)
@@ -189,13 +189,13 @@ class GangBoard:
 
 
 def _weighty(status: GangWorkloadStatus) -> GangWorkloadStatus:
-    """Without what may be told a little later: how many they are, and in which words."""
+    """A status without what may be written a little later: how many pods, and in which words."""
     conditions = tuple(replace(condition, message="") for condition in status.conditions)
     return replace(status, gang="", placed="", conditions=conditions)
 
 
 def _is_a_stranger(gang: GangWorkload, view: View) -> bool:
-    """Whether it only has the name of a Job's gang: what counts is not what it says, and it is left alone."""
+    """Whether it only has the name of a Job's gang: then its content does not count, and it is left alone."""
     made = gang_in_queue(gang.metadata.namespace, gang.metadata.name, view)
     return made is not None and priority_in_queue(gang, view) is None
 
@@ -207,7 +207,7 @@ def _conditions(
         yield ToldCondition(PLACED, "True", PLACED, "Every pod of it is on a node.")
     elif shown.why is not None:
         yield ToldCondition(PLACED, "False", shown.why.reason, shown.why.message[:MESSAGE_MAX])
-    diverging = Divergence(())  # where the queue says the priority, that of the pods was never meant to be the same
+    diverging = Divergence(())  # where the queue sets the priority, that of the pods was never meant to be equal
     if priority_in_queue(gang, view) is None:
         pods = (state.pods[key] for key in state.gangs.referring(known.namespace, known.name))
         diverging = divergence(known.namespace, known.name, known.priority, pods)
@@ -215,7 +215,7 @@ def _conditions(
 
 
 def _notes(before: GangWorkload, after: GangWorkload) -> Iterator[Note]:
-    """An Event where it is for another reason than before that it is placed, or not; that it is new is none."""
+    """An Event where the reason of ``Placed`` has changed; none for a new Workload that only waits for pods."""
     old = find(before.status.conditions if before.status is not None else (), PLACED)
     new = find(after.status.conditions if after.status is not None else (), PLACED)
     if new is None or (old is not None and old.reason == new.reason) or (old is None and new.reason == FOR_PODS):

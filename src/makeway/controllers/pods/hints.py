@@ -1,7 +1,7 @@
-"""Which waiting items a change could help, so that they are tried again; kube-scheduler calls that a queueing hint.
+"""Which waiting items a change could help, so that they are retried; kube-scheduler calls this a queueing hint.
 
-Promise: an item that could have a place after a change, and had none before, could be helped by it. Most items that
-could have none are not: they would be tried in vain.
+Promise: if an item could have a place after a change, and had none before, the change could help it. Most of the items
+that could still have none are left out: retrying them would be in vain.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from makeway.core.placement.hindrances import might_take
 from makeway.core.placement.model import AffinityTerm, ForGroup, Pod, Preemptor
 from makeway.core.placement.relations import are_some_kept_away, concerns, has_relations, matches_labels
 
-MANY_NODES = 16  # where more have changed, it is not asked which items that could help
+MANY_NODES = 16  # if more nodes changed, items are retried without a check
 
 
 def heeds_others(state: ClusterState, item: Preemptor, members: Sequence[Pod]) -> bool:
-    """Whether pods that come could help the item: it waits to stand beside them, or they end a promise that held it."""
+    """Whether arriving pods could help the item: it waits to be beside them, or they end a promise that held it."""
     if any(pod.nominated is not None or has_relations(pod) for pod in members):
         return True
     kinds = kinds_of(members, heeding_labels=True).values()
@@ -29,7 +29,7 @@ def heeds_others(state: ClusterState, item: Preemptor, members: Sequence[Pod]) -
 def could_help(
     state: ClusterState, item: Preemptor, members: Sequence[Pod], priority: int, changes: ClusterChanges
 ) -> bool:
-    """Whether what changed could have brought a place for the pods of an item that wait."""
+    """Whether the changes could have brought a place for the waiting pods of an item."""
     changes = changes.of_others(frozenset(pod.key for pod in members))
     if not changes:
         return False
@@ -51,10 +51,10 @@ def could_help(
 
 
 def _is_affected(state: ClusterState, pod: Pod, changes: ClusterChanges, *, both: bool) -> bool:
-    """Whether a pod came or left that matters to this one.
+    """Whether a pod that matters to this one came or left.
 
-    A pod that comes keeps it away at most. Where it was promised a node that counts too (``both``): the promise may be
-    worth nothing then.
+    A pod that comes can only keep it away. If this one was promised a node, that counts too (``both``), because the
+    promise may no longer hold.
     """
     namespace = pod.key[0]
     for other in (*changes.left, *changes.came):

@@ -1,4 +1,4 @@
-"""What is placed as one, an *item*: a pod by itself, or the waiting pods of a gang's replica.
+"""The *item*: what is placed as one. It is a pod by itself, or the waiting pods of a gang's replica.
 
 Which pods an item has, what ranks it in the queue, and what it shares with others that get the same verdict.
 """
@@ -17,7 +17,7 @@ Signature = tuple[object, ...]
 
 
 def item_of(state: ClusterState, pod: Pod) -> Preemptor:
-    """The item that a pod is part of; a pod whose reference resolves to nothing waits by itself."""
+    """The item of a pod; a pod whose reference resolves to nothing waits by itself."""
     group = state.gangs.group_of(pod)
     if pod.member is None or group is None or group.min_count is None:
         return ForPod(pod.key)
@@ -35,7 +35,7 @@ def waiting_pods(state: ClusterState, item: Preemptor) -> list[Pod]:
 
 
 def pods_on_nodes(state: ClusterState, item: Preemptor) -> list[Pod]:
-    """Members of a gang that stand on a node; a pod by itself has none."""
+    """Gang members that are on a node; a pod by itself has none."""
     if isinstance(item, ForPod):
         return []
     return [state.pods[key] for key in sorted(state.gangs.running.get((item.namespace, item.member), ()))]
@@ -66,7 +66,7 @@ def min_count(state: ClusterState, item: Preemptor) -> int:
 
 
 def rank_of(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> Rank:
-    """By priority, among equals a gang of which a part is on nodes already, then by arrival."""
+    """The rank of an item: by priority, of equal ones a gang that is partly on nodes, then by arrival."""
     priority, arrived = priority_of(state, item), min(pod.arrived for pod in waiting)
     if isinstance(item, ForPod):
         return -priority, 1, arrived, *item.key, ""
@@ -76,7 +76,7 @@ def rank_of(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> Ran
 
 
 def shape_of(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> Shape:
-    """What placement looks at, and nothing else."""
+    """What placement reads of an item, and nothing else."""
     heeds_labels = are_some_kept_away(state) or any(map(has_relations, waiting))
     kinds = Counter((pod.nominated, pod.policy, signature_of(pod, heeding_labels=heeds_labels)) for pod in waiting)
     workload = workload_of(state, item)
@@ -89,10 +89,10 @@ def shape_of(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> Sh
 
 
 def is_stranded(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) -> bool:
-    """Whether a part of a gang stands, less than must, and the rest of it has no place (decision 0058).
+    """Whether a gang is partly placed, with less than must be, and the rest has no place (decision 0058).
 
-    Where its pods may be evicted one by one that is a state it may be in. Then only a gang counts whose waiting
-    pods were there before the others were bound: it never stood as a whole.
+    Where its pods may be evicted one by one, that can be its normal state. Then a gang is stranded only if its waiting
+    pods existed before the others were bound: so it was never placed as a whole.
     """
     standing, least = pods_on_nodes(state, item), min_count(state, item)
     if not isinstance(item, ForGroup) or not standing or not len(standing) < least <= len(standing) + len(waiting):
@@ -105,12 +105,12 @@ def is_stranded(state: ClusterState, item: Preemptor, waiting: Sequence[Pod]) ->
 
 
 def kinds_of(pods: Iterable[Pod], *, heeding_labels: bool = False) -> dict[Signature, Pod]:
-    """One of each kind of pods that are alike; ``heeding_labels``: also in what other pods are to them."""
+    """One pod of each kind; ``heeding_labels``: also by what other pods are to them."""
     return {signature_of(pod, heeding_labels=heeding_labels): pod for pod in pods}
 
 
 def signature_of(pod: Pod, *, heeding_labels: bool) -> Signature:
-    """What decides where a pod can go; ``heeding_labels``: with what it is to other pods, and they to it."""
+    """What decides where a pod can go; ``heeding_labels``: including its relations to other pods."""
     own = (
         tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations,
         pod.ports,

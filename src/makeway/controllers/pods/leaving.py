@@ -1,4 +1,4 @@
-"""Members of gangs on their way out, and those that have to go with them: a unit goes as a whole (S-15.1.2)."""
+"""Gang members that are leaving, and those that have to go with them: a unit goes as a whole (S-15.1.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Replica = tuple[str, Member]  # namespace, and a replica of a group
 class LeavingMembers:
     def __init__(self) -> None:
         self._leaving: dict[Replica, dict[PodKey, bool]] = {}  # whether we evicted them
-        self._bereft: dict[PodKey, str] = {}  # uids of pods of a unit of which a pod that we evicted is gone
+        self._bereft: dict[PodKey, str] = {}  # uids of pods in a unit that has lost a pod which we evicted
 
     def came(self, pod: Pod) -> None:
         if pod.member is not None and pod.node is not None and pod.terminating:
@@ -28,11 +28,11 @@ class LeavingMembers:
                 self._leaving.pop(replica, None)
 
     def of(self, item: ForGroup) -> Mapping[PodKey, bool]:
-        """Its members that leave, and whether we evicted them."""
+        """The leaving members of an item, and whether we evicted them."""
         return self._leaving.get((item.namespace, item.member), {})
 
     def note_gone(self, state: ClusterState, known: Pod, fresh: Pod | None) -> None:
-        """A pod that we evicted is gone: the rest of its unit has to go, whatever becomes of the preemptor."""
+        """A pod that we evicted is gone: the rest of its unit has to go, even if the preemptor no longer needs it."""
         if fresh is not None and fresh.uid == known.uid:
             return
         self._bereft.pop(known.key, None)
@@ -44,7 +44,7 @@ class LeavingMembers:
             self._bereft.update({key: state.pods[key].uid for key in mates})
 
     def half_evicted(self, state: ClusterState, key: PodKey) -> Sequence[PodKey]:
-        """Pods that go with this one and have not been told to."""
+        """Pods that go with this one and were not told to."""
         pod = state.pods.get(key)
         group = None if pod is None else state.gangs.group_of(pod)
         if pod is None or pod.node is None or pod.member is None or group is None or not group.whole:

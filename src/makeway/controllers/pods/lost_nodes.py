@@ -1,14 +1,14 @@
-"""Embedded mode: pods whose node is no more have to leave, so that their owners can make them anew elsewhere.
+"""Embedded mode: pods of a node that is gone have to leave, so that their owners can make new ones elsewhere.
 
-A node that is missing is waited for first, its *quarantine*: one that is deleted and made again at once, as our own
-agent does with its nodes, costs nothing. Then its pods are told and deleted in order. Where an agent still
-looks after their processes these get their grace period, and the object goes last. Where none does, the pod has
-failed when that time is over, and its object goes at once.
+A missing node first has a *quarantine*: one that is deleted and recreated at once, as our own agent does with its
+nodes, costs nothing. Then its pods are told and deleted in order. Where an agent still runs their processes, these get
+their grace period, and the object goes last. Where there is none, the pod has failed when that time is over, and its
+object goes at once.
 
-Promises: a look costs what has changed, not what runs; only when a node went missing is remembered, so after a restart
-its quarantine begins anew.
+Promises: a reconcile costs what has changed, not what runs; only the time at which a node went missing is remembered,
+so its quarantine starts anew after a restart.
 
-Not here: nodes that are there and not ready, and what the loss of a pod means to its Job (``jobs.pods``,
+Not here: nodes that exist and are not ready, and what the loss of a pod means to its Job (``jobs.pods``,
 ``jobs.gangs``).
 """
 
@@ -16,38 +16,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from makeway.api.objects.kubernetes import Pod, amended
+from makeway.api.objects.kubernetes import Node, Pod, amended
 from makeway.api.objects.kubernetes import view as read
 from makeway.api.objects.meta import Wire, ready
-from makeway.controllers.contract import NOTHING, Action, Change, Delete, Note, Outcome, Ref, View
+from makeway.controllers.contract import NODE, NOTHING, POD, Action, Change, Delete, Note, Outcome, Ref, View, is_of
 from makeway.controllers.jobs.counts import may_run
 from makeway.controllers.pods.edits import NODE_LOST, Disrupt
 from makeway.core.model import Millis
 
 QUARANTINE_MS = 40_000
-UNANSWERED_MS = 5_000  # beyond its grace period; then no agent is left that could end a pod
+UNANSWERED_MS = 5_000  # beyond its grace period; then there is no agent that could end a pod
 
 replace = msgspec.structs.replace
 
 
 @ready
 class _Bound(Wire, frozen=True):
-    """Of a pod's spec, where it runs: the rest is not read for every change of every pod."""
+    """The node of a pod's spec; the rest is not read for every change of every pod."""
 
     node_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """How a pod ended, where no agent is left that could say."""
+    """The end of a pod where there is no agent to report it."""
 
     message: str
 
-    def __call__(self, pod: Any) -> Any:
+    def __call__(self, pod: Pod) -> Pod:
         if not may_run(pod):
             return pod
         return replace(
@@ -59,19 +58,19 @@ class LostNodes:
     def __init__(self) -> None:
         self._pods_on: dict[str, dict[Ref, None]] = {}
         self._node_of: dict[Ref, str] = {}
-        self._missing: dict[str, Millis] = {}  # nodes that are named by pods and are not there, since when
+        self._missing: dict[str, Millis] = {}  # nodes that pods name and that do not exist, since when
 
     @property
     def kinds(self) -> frozenset[str]:
         return frozenset({"Pod", "Node"})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        if whom.kind == "Node":
-            return self._react_to_node(whom, view, now)
-        pod = view.get(whom)
+    def react(self, ref: Ref[Pod | Node], view: View, now: Millis) -> Outcome:
+        if is_of(ref, NODE):
+            return self._react_to_node(ref, view, now)
+        pod = view.get(Ref(POD, ref.namespace, ref.name))
         name = "" if pod is None else read(pod.spec, _Bound).node_name
-        self._note(whom, name)
-        node = Ref("Node", "", name)
+        self._note(ref, name)
+        node = Ref(NODE, "", name)
         if pod is None or not name or view.get(node) is not None:
             return NOTHING
         since = self._missing.get(name)
@@ -79,7 +78,7 @@ class LostNodes:
             return Outcome(enqueue=(node,))
         return _let_go(pod, name, now) if now >= since + QUARANTINE_MS else NOTHING
 
-    def _react_to_node(self, node: Ref, view: View, now: Millis) -> Outcome:
+    def _react_to_node(self, node: Ref[Node], view: View, now: Millis) -> Outcome:
         pods = self._pods_on.get(node.name, {})
         if not pods or view.get(node) is not None:
             self._missing.pop(node.name, None)
@@ -103,7 +102,7 @@ class LostNodes:
 
 
 def _let_go(pod: Pod, node: str, now: Millis) -> Outcome:
-    """One step further out for a pod whose node is no more; nothing where only a finalizer keeps it."""
+    """The next step in removing a pod of a node that is gone; none if only a finalizer keeps it."""
     meta = pod.metadata
     if meta.deletion_timestamp is None:
         return Outcome(tuple(_told_to_leave(pod, node, now)))

@@ -1,7 +1,7 @@
-"""What a pod that waits is told: which nodes it cannot use and why, and why no pod leaves for it.
+"""The messages of waiting pods: which nodes they cannot use and why, and why no pod leaves for them.
 
-Each pod of a gang is told what keeps that pod from its nodes; members that are alike are told the same. The first
-sentence is worded as Kubernetes words it, for people and scripts know it. What was tried by preemption follows.
+Each pod of a gang is told what keeps that pod from its nodes; equal members get the same message. The first sentence is
+worded as in Kubernetes, because people and scripts know it. What was tried by preemption follows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from makeway.core.trace import Rule, Step
 
 TRIED = " Preemption does not help:"
 RENEWED_AFTER_MS = 30_000
-MOST_KINDS = 32  # of unlike members of a gang; those beyond are told what the first one is told
+MOST_KINDS = 32  # unlike members of a gang; further ones get the message of the first
 IN_VAIN = (
-    Rule.PLACE_NOBODY_LOWER, Rule.PLACE_SHORT, Rule.PLACE_TOO_SMALL, Rule.PLACE_LACKS, Rule.PLACE_APART,
+    Rule.PLACE_NONE_LOWER, Rule.PLACE_SHORT, Rule.PLACE_TOO_SMALL, Rule.PLACE_LACKS, Rule.PLACE_APART,
 )  # fmt: skip
 
 
 class RecentlyTold:
-    """When pods were last told which pods hold what they lack: that changes with every pod that comes and goes.
+    """When messages last named the pods that hold what is missing: those change with every pod that comes and goes.
 
     So a message that differs in nothing else is written at most every 30 seconds.
     """
@@ -36,7 +36,7 @@ class RecentlyTold:
         self._at: dict[PodKey, Millis] = {}
 
     def renewed(self, key: PodKey, before: str, after: str, now: Millis) -> str:
-        """What a pod is told that was told ``before``: the same, if only other pods hold what it lacks."""
+        """The message after ``before``: the same one, if only other pods hold what is missing."""
         is_alike = before.partition(TRIED)[0] == after.partition(TRIED)[0]
         if before == after or (is_alike and now < self._at.setdefault(key, now) + RENEWED_AFTER_MS):
             return before
@@ -105,7 +105,7 @@ def _preemption(answer: CycleAnswer) -> str:
 
 
 def _said(step: Step) -> str:
-    """The step with what it is about; the pod itself need not be named to it."""
+    """The step with its subject, which the pod itself need not be told."""
     others = step.subjects[1:]
     return f"{', '.join(others)}: {step}" if others else str(step)
 

@@ -1,6 +1,6 @@
 """The queue of pods and gangs that wait for nodes: ready ones by rank, refused ones by shape.
 
-Items of one *shape* get one verdict: they differ in nothing that placement looks at. An item is in one of these states:
+Items of one *shape* get one verdict: they differ in nothing that placement reads. An item is in one of these states:
 
 ====== ================================================== ================================================
 state  it                                                 leaves it by
@@ -11,11 +11,11 @@ parked was refused, and nothing has happened since that   ``wake``: its shape is
        could help it
 ====== ================================================== ================================================
 
-Of the parked items of a shape one at a time is *retried*: the first by rank, and the next one when that one has found
-a place. A shape that is refused again and again pauses longer each time.
+Of the parked items of a shape, one at a time is *retried*: the first by rank, and the next one when that has found a
+place. A shape that is refused again and again pauses longer each time.
 
-Below that is a net: of a shape that nothing has woken for long, one item is retried anyway, each of them in turn. An
-item that finds a place so was missed by whatever should have woken it. One that was woken and only pauses is not.
+Below that is a net: of a shape that was not woken for long, one item is retried anyway, all of them in turn. An item
+that finds a place this way was missed by what should have woken it. A shape that was woken and only pauses is not.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from makeway.core.placement.model import Preemptor
 Rank = tuple[int, int, int, str, str, str]  # smaller goes first; its last three are unique
 Shape = Hashable
 
-FREE_REFUSALS = 3  # of a shape in a row, before it pauses
+FREE_REFUSALS = 3  # refusals of a shape in a row before it pauses
 PAUSE_MS, PAUSE_MS_MAX = 1000, 10_000
-NET_MS = 300_000  # since an item of a shape was last refused
+NET_MS = 300_000  # since the last refusal of an item of a shape
 
 
 def pause_ms(refusals: int) -> int:
@@ -43,12 +43,12 @@ def pause_ms(refusals: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class RefusedShape:
-    """The items of one shape that were refused: those that are parked, and the one that is retried."""
+    """The items of one shape that were refused: the parked ones, and the one that is retried."""
 
     shape: Shape
-    parked: dict[Preemptor, Rank] = field(default_factory=dict)  # the one that was refused the longest ago first
+    parked: dict[Preemptor, Rank] = field(default_factory=dict)  # the one with the oldest refusal first
     retried: Preemptor | None = None
-    is_unprompted: bool = False  # the retried item is tried though nothing has happened that could help it
+    is_unprompted: bool = False  # the retried item is tried without any change that could help it
     refusals: int = 0  # in a row, of retried items
     not_before: Millis = DAWN
 
@@ -65,19 +65,19 @@ class PodQueue:
         self._ready: dict[Preemptor, Rank] = {}
         self._shapes: dict[Shape, RefusedShape] = {}
         self._shape_of: dict[Preemptor, RefusedShape] = {}  # of items that are parked or retried
-        self._retry_at: dict[RefusedShape, Millis] = {}  # shapes that are retried then, whatever happens
-        self._refused_at: dict[RefusedShape, Millis] = {}  # when one of them was refused, the longest ago first
-        self._heeding: dict[RefusedShape, None] = {}  # to whose items other pods matter beyond the room that they take
+        self._retry_at: dict[RefusedShape, Millis] = {}  # shapes that are retried at that time in any case
+        self._refused_at: dict[RefusedShape, Millis] = {}  # the last refusal of each, the oldest first
+        self._heeding: dict[RefusedShape, None] = {}  # items depend on other pods beyond their room
 
     # --- items that are ready ---
 
     def put(self, item: Preemptor, rank: Rank) -> None:
-        """It is ready: it is new, or has changed, so what was said of it no longer counts."""
+        """An item is ready: it is new, or has changed, so earlier refusals no longer count."""
         self._leave_shape(item)
         self._make_ready(item, rank)
 
     def take(self, now: Millis) -> Preemptor | None:
-        """The item whose turn it is."""
+        """The next item; it is taken until it is refused, placed or put again."""
         for shape in [shape for shape, at in self._retry_at.items() if at <= now]:
             del self._retry_at[shape]
             self._retry_first(shape)
@@ -104,7 +104,7 @@ class PodQueue:
             return
         if shape.retried == item:
             shape.end_retry()
-            self._retry_first(shape)  # what woke it may help the next one
+            self._retry_first(shape)  # what woke it may help the next item, too
         else:
             del shape.parked[item]
         self._drop_if_empty(shape)
@@ -121,14 +121,14 @@ class PodQueue:
     def refuse(
         self, item: Preemptor, rank: Rank, shape: Shape, now: Millis, *, counts: bool = True, heeds: bool = False
     ) -> None:  # fmt: skip
-        """The item has no place for now. Without ``counts`` that is no failure: it waits for pods that leave.
+        """An item has no place for now. Without ``counts`` that is no failure: it waits for pods that leave.
 
         ``heeds``: other pods matter to it beyond the room that they take.
         """
         refused = self._shapes.get(shape)
         if refused is None:
             refused = self._shapes[shape] = RefusedShape(shape)
-        before = self._shape_of.get(item)  # the one that it was retried for
+        before = self._shape_of.get(item)  # the shape that it was retried for
         self._shape_of[item] = refused
         refused.parked[item] = rank
         if heeds:
@@ -146,7 +146,7 @@ class PodQueue:
             self._drop_if_empty(before)
 
     def placed(self, item: Preemptor) -> None:
-        """The item has found a place, so the next of its shape may find one too."""
+        """An item has found a place, so the next one of its shape may find one too."""
         shape = self._shape_of.pop(item, None)
         if shape is not None:
             shape.end_retry()
@@ -160,7 +160,7 @@ class PodQueue:
         return [(shape.shape, shape.first()) for shape in shapes if shape.parked]
 
     def wake(self, shape: Shape, now: Millis) -> None:
-        """Something happened that could help this shape: its first item is retried, once the pause is over."""
+        """A change could help this shape: its first item is retried, once the pause is over."""
         refused = self._shapes.get(shape)
         if refused is None:
             return
@@ -179,7 +179,7 @@ class PodQueue:
         return min(self._retry_at.values(), default=None)
 
     def net_at(self) -> Millis | None:
-        """When an item is retried of which nothing was heard for long."""
+        """When an item is retried that nothing has woken for long."""
         oldest = next(iter(self._refused_at.values()), None)
         return None if oldest is None else Millis(oldest + NET_MS)
 
@@ -188,7 +188,7 @@ class PodQueue:
             if now < at + NET_MS:
                 break
             del self._refused_at[shape]
-            if shape in self._retry_at or shape.retried is not None:  # it was woken, and its turn comes
+            if shape in self._retry_at or shape.retried is not None:  # it was woken, and will be retried
                 self._refused_at[shape] = now
             elif shape.parked:
                 self._retry(next(iter(shape.parked)), shape)
@@ -207,7 +207,7 @@ class PodQueue:
     # --- questions ---
 
     def is_unprompted(self, item: Preemptor) -> bool:
-        """Whether the item is retried though nothing has happened that could help it."""
+        """Whether the item is retried without any change that could help it."""
         shape = self._shape_of.get(item)
         return shape is not None and shape.retried == item and shape.is_unprompted
 

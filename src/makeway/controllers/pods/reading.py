@@ -1,4 +1,4 @@
-"""Stored objects as the nouns of placement. An object that cannot be read is set aside: it counts as not there."""
+"""Stored objects as placement objects. An object that cannot be read is set aside: it counts as missing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from makeway.api.names import SCHEDULERS
 from makeway.api.objects import kubernetes as wire
 from makeway.api.objects.pods import PodSpec, PodStatus
-from makeway.api.objects.scheduling import GangWorkload
-from makeway.controllers.contract import GANG_WORKLOAD, Ref, Trouble, View
+from makeway.controllers.contract import GANG_WORKLOAD, WORKLOAD, Object, Ref, Trouble, View
 from makeway.controllers.jobs.counts import may_run
 from makeway.controllers.jobs.gangs import gang_in_queue, priority_in_queue
 from makeway.core.lowering.placement import gated, pod_of, scheduling_workload_of
@@ -26,10 +25,10 @@ class PodObjectReader:
     def __init__(self, classes: Classes, gates: Gates) -> None:
         self.classes = classes
         self._gates = gates
-        self._troubles: dict[Ref, Exception] = {}  # since they were last asked for
+        self._troubles: dict[Ref, Exception] = {}  # since ``take_troubles``
 
     def read(self, ref: Ref, lower: Callable[..., T], *of: Any) -> T | None:
-        """What an object comes to; None: it cannot be read."""
+        """The placement object for a stored one; None: it cannot be read."""
         self._troubles.pop(ref, None)
         try:
             return lower(*of)
@@ -37,7 +36,7 @@ class PodObjectReader:
             self._troubles[ref] = error
             return None
 
-    def read_all(self, stored: Iterable[Any], lower: Callable[[Any], T | None]) -> tuple[T, ...]:
+    def read_all(self, stored: Iterable[Object], lower: Callable[[Object], T | None]) -> tuple[T, ...]:
         read = (self.read(Ref.of(each), lower, each) for each in stored)
         return tuple(each for each in read if each is not None)
 
@@ -45,12 +44,12 @@ class PodObjectReader:
         return ref in self._troubles
 
     def take_troubles(self) -> tuple[Trouble, ...]:
-        """Objects that could not be read since this was last asked."""
+        """Objects that could not be read since the last call."""
         troubles, self._troubles = self._troubles, {}
         return tuple(Trouble(ref, error) for ref, error in troubles.items())
 
     def pod(self, pod: wire.Pod, known: Pod | None, now: Millis) -> Pod | None:
-        """A pod that stands on a node, or waits for one from us."""
+        """A pod that is on a node, or waits for us to choose one."""
         spec = wire.view(pod.spec, PodSpec)
         if not may_run(pod):
             return None
@@ -65,14 +64,14 @@ class PodObjectReader:
         fresh = gated(pod_of(pod, self.classes, now, arrived=arrived, shares_network=True), self._gates)
         is_same = known is not None and known.uid == fresh.uid and (known.node is None) == (fresh.node is None)
         if known is not None and is_same and wire.view(pod.status, PodStatus).start_time is None:
-            fresh = replace(fresh, start=known.start)  # it has no time yet: that of its binding, or of the first look
+            fresh = replace(fresh, start=known.start)  # until it has a time: that of its binding or first reading
         return fresh if fresh.node is None or fresh.nominated is None else replace(fresh, nominated=None)
 
     def workload(self, key: tuple[str, str], view: View) -> SchedulingWorkload | None:
-        """The gang of a queueing Workload is what its queue says it is, whatever is stored of it, or is not."""
+        """A gang as the scheduler counts it; that of a queueing Workload is what its queue says, not what is stored."""
         if not self._gates.generic_workload:
             return None
-        stored: GangWorkload | None = view.get(Ref(GANG_WORKLOAD, *key))
+        stored = view.get(Ref(GANG_WORKLOAD, *key))
 
         def lower() -> SchedulingWorkload | None:
             made = gang_in_queue(*key, view)
@@ -82,4 +81,5 @@ class PodObjectReader:
             priority = priority_in_queue(gang, view)
             return scheduling_workload_of(gang, self.classes, in_queue=priority, gates=self._gates)
 
-        return self.read(Ref("Workload" if stored is None else GANG_WORKLOAD, *key), lower)
+        ref: Ref = Ref(WORKLOAD, *key) if stored is None else Ref(GANG_WORKLOAD, *key)
+        return self.read(ref, lower)

@@ -1,4 +1,4 @@
-"""What journal and metrics are told of a decision about a pod or a gang."""
+"""Entries of journal and metrics about a decision on a pod or a gang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from makeway.core.placement.model import ForGroup, PodKey, Preemptor
 def attempt_of(
     state: ClusterState, item: Preemptor, answer: CycleAnswer, *, is_unprompted: bool
 ) -> PlacementAttempt:  # fmt: skip
-    """``is_unprompted``: nothing had happened that could help the item."""
+    """``is_unprompted``: no change that could help the item had been noticed."""
     units = {pod.member or pod.key for key in answer.actuated if (pod := state.pods[key])}
     return PlacementAttempt(
         is_gang=isinstance(item, ForGroup),
@@ -42,6 +42,6 @@ def placing_of(item: Preemptor, answer: CycleAnswer, decision: str, first: Pod |
 
 
 def released(unplaced: Placing, standing: Sequence[PodKey]) -> Placing:
-    """What stands of a stranded gang is released; ``unplaced`` said why the rest has no place."""
+    """The placed pods of a stranded gang are released; ``unplaced`` said why the rest has no place."""
     pods = tuple("/".join(key) for key in standing)
     return unplaced._replace(what="released", reason=NOT_WHOLE, victims=pods, steps=())

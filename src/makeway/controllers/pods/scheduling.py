@@ -1,16 +1,16 @@
 """Pods and gangs that wait get their nodes, and lower ones make way for them where that is what it takes (S-15).
 
 A change of an object only brings the cluster up to date (``cluster``). Decisions are made when the controller is called
-for the queue, after all changes that came with it: the most important item first, among equals a gang of which a part
-stands already, then the earlier. Each decision is one cycle of ``core.placement.cycle``, and what it says is written:
+for the queue, after all changes that came with it. The most important item goes first; of equal ones a gang that is
+partly placed, then the earlier one. Each decision is one cycle of ``core.placement.cycle``, and its result is written:
 
-- A placement without evictions is bound. All pods of a gang are bound at once; where a write fails, the rest of the
-  gang goes before its equals, and if it finds no place for a while, what stands of it is released (decision 0058).
-- A placement with victims is nominated first. They are told and deleted once a nomination is stored, so that no pod
-  leaves for a promise that a restart would forget. A unit goes as a whole, also if we were gone in between.
-- A gang of which members leave is placed if that makes enough of it without them (decision 0063).
-- An item without a place is told why, and is tried again when something changes that could help it (``hints``); and
-  after five minutes without that, whatever happened. A place that is found only then was missed before, and is counted.
+- A placement without evictions is bound, all pods of a gang at once. If a write fails, the rest of the gang goes before
+  its equals; if it finds no place for a while, the placed part is released (decision 0058).
+- A placement with victims is nominated first. Victims are told and deleted once a nomination is stored, so that no pod
+  leaves for a promise that a restart would forget. A unit goes as a whole, even after a restart in between.
+- A gang with leaving members is placed if that makes enough of it without them (decision 0063).
+- An item without a place gets a message, and is tried again after a change that could help it (``hints``), or after
+  five minutes without one. A place that is found only then was missed before, and is counted.
 
 Promises: a call costs what has changed, not what runs or waits; equal objects give equal decisions.
 
@@ -33,6 +33,7 @@ from makeway.controllers.contract import (
     Ref,
     Trouble,
     View,
+    is_of,
 )
 from makeway.controllers.pods.changes import ClusterChanges
 from makeway.controllers.pods.cluster import WORKLOADS, PodCluster
@@ -61,21 +62,21 @@ from makeway.core.placement.model import ForGroup, Pod, PodKey, Preemptor
 from makeway.core.placement.preemption.decision import ONGOING
 from makeway.core.trace import Rule
 
-QUEUE = Ref("PodQueue", "", "")  # no object: the controller is called for it when an item is ready
+QUEUE = Ref.named("PodQueue", "", "")  # no object: the controller is called with it when an item is ready
 DECISIONS_PER_LOOK = 20
-STRANDED_MS = 30_000  # so long a gang of which only a part stands may look for a place for the rest
+STRANDED_MS = 30_000  # how long a partly placed gang may look for a place for the rest
 
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """Only a part of a gang stands, less than must; the rest has had no place since then."""
+    """Only a part of a gang is placed, less than must be; the rest has had no place since then."""
 
     since: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class ItemTurn:
-    """An item whose turn it is, with its pods that wait, and what its decision is written with."""
+    """An item that is decided, with its waiting pods, and the means to write its decision."""
 
     item: Preemptor
     pods: list[Pod]
@@ -89,55 +90,55 @@ class PodScheduling:
     def __init__(self) -> None:
         self._cluster = PodCluster()
         self._queue = PodQueue()
-        self._unanswered: set[PodKey] = set()  # pods of which a write was asked for and is not answered
-        self._states: dict[Preemptor, Promise | Stranded] = {}  # of items that others leave for, or that are stranded
+        self._unanswered: set[PodKey] = set()  # pods with a write that is not answered
+        self._states: dict[Preemptor, Promise | Stranded] = {}  # of items that others leave for, and of stranded ones
         self._set_aside: dict[PodKey, Exception] = {}  # pods for which no place can be sought, and why
         self._attempts: list[PlacementAttempt] = []  # of this call
         self._placings: list[Placing] = []  # of this call
         self._told = RecentlyTold()
         self._board = GangBoard()
         self.decisions = 0  # cycles, for tests and figures
-        self.missed = 0  # places that no noted change had brought
+        self.missed = 0  # placements that no noticed change had prompted
 
     @property
     def kinds(self) -> frozenset[str]:
         stored = ("Pod", "Node", "Namespace", "PodDisruptionBudget", "PriorityClass", "Job", *WORKLOADS)
         return frozenset({*stored, QUEUE.kind})
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
+    def react(self, ref: Ref, view: View, now: Millis) -> Outcome:
         cluster = self._cluster
         cluster.begin(view, now)
-        if whom == QUEUE:
+        if ref == QUEUE:
             return self._schedule(view, now)
-        cluster.see(whom, view, now)
+        cluster.see(ref, view, now)
         actions: tuple[Action, ...] = ()
-        if whom.kind == "Pod":
-            key = (whom.namespace, whom.name)
+        if ref.kind == "Pod":
+            key = (ref.namespace, ref.name)
             self._answered(key)
             mates = cluster.leaving.half_evicted(cluster.state, key)
             writes = PlacementWrites(cluster, self._unanswered, view, now)
             actions = tuple(writes.evict(mates, PREEMPTED, "The gang that it is part of makes way"))
         shown = NOTHING
-        if whom.kind == GANG_WORKLOAD:
-            cluster.stale_gangs.pop((whom.namespace, whom.name), None)
-            shown = self._board.react(whom, cluster, view, now)
-        troubles = (*cluster.reader.take_troubles(), *self._still_set_aside(whom))
+        if is_of(ref, GANG_WORKLOAD):
+            cluster.stale_gangs.pop((ref.namespace, ref.name), None)
+            shown = self._board.react(ref, cluster, view, now)
+        troubles = (*cluster.reader.take_troubles(), *self._still_set_aside(ref))
         return Outcome((*actions, *shown.actions), shown.again_at, self._enqueued(), troubles=troubles)
 
-    def _still_set_aside(self, whom: Ref) -> list[Trouble]:
-        """A pod that is reconciled is tried again; until that went well it is in trouble."""
-        error = self._set_aside.get((whom.namespace, whom.name)) if whom.kind == "Pod" else None
-        return [] if error is None else [Trouble(whom, error)]
+    def _still_set_aside(self, ref: Ref) -> list[Trouble]:
+        """A pod that is reconciled is tried again; it stays in trouble until that went well."""
+        error = self._set_aside.get((ref.namespace, ref.name)) if ref.kind == "Pod" else None
+        return [] if error is None else [Trouble(ref, error)]
 
     def _enqueued(self) -> tuple[Ref, ...]:
-        """What else is to be reconciled: Workloads that may show something else, and the queue."""
+        """Other objects to reconcile: Workloads whose status may have to change, and the queue."""
         cluster = self._cluster
         stale, cluster.stale_gangs = cluster.stale_gangs, {}
         gangs = tuple(Ref(GANG_WORKLOAD, *key) for key in stale)
         return (*gangs, QUEUE) if cluster.changed_items or cluster.changes or self._queue.has_ready else gangs
 
     def _answered(self, key: PodKey) -> None:
-        """A write of this pod may be answered now, and its item may have its turn."""
+        """A write of this pod may be answered, so its item may be decided."""
         cluster = self._cluster
         pod = cluster.state.pods.get(key)
         if pod is None or pod.node is not None:
@@ -149,7 +150,7 @@ class PodScheduling:
             return
         self._unanswered.discard(key)
         if pod is not None and pod.node is None and item_of(cluster.state, pod) not in self._queue:
-            cluster.mark_changed(pod)  # its turn came while the write was under way
+            cluster.mark_changed(pod)  # it was next while the write was under way
 
     # --- the queue ---
 
@@ -177,10 +178,9 @@ class PodScheduling:
         )  # fmt: skip
 
     def _put_aside(self, item: Preemptor, error: Exception, view: View, now: Millis) -> list[Trouble]:
-        """Nobody can say where this item goes: it waits until it changes, and the others have their turn.
+        """The place of this item cannot be decided: it waits until it changes, and the other items go on.
 
-        Of what was decided half way nothing is written, so all pods are what is stored of them, but for those of which
-        a write is under way.
+        Nothing of a half-made decision is written, so all pods are read as stored, except those with a write under way.
         """
         cluster = self._cluster
         pods = waiting_pods(cluster.state, item)
@@ -193,7 +193,7 @@ class PodScheduling:
         return [Trouble(ref_of(pod.key), error) for pod in pods]
 
     def _take_in_changes(self, now: Millis) -> None:
-        """Items that have changed become ready, and so do refused ones that a change could help."""
+        """Items that have changed become ready, as do refused items that a change could help."""
         cluster, queue = self._cluster, self._queue
         state = cluster.state
         while cluster.changed_items:
@@ -215,7 +215,7 @@ class PodScheduling:
     # --- the state of an item between its turns ---
 
     def _enter(self, item: Preemptor, state: Promise | Stranded | None) -> None:
-        """From here on the item preempts, is stranded, or (None) waits like most; a promise before that is broken."""
+        """From here on the item preempts, is stranded, or (None) waits like most; an earlier promise is broken."""
         before = self._states.pop(item, None)
         if isinstance(before, Promise):
             before.holds = False
@@ -232,7 +232,7 @@ class PodScheduling:
         cluster = self._cluster
         pods = waiting_pods(cluster.state, item)
         if not pods or any(pod.key in self._unanswered for pod in pods):
-            return []  # it is no more, or comes again when its writes are answered
+            return []  # it is gone, or comes again when its writes are answered
         self.decisions += 1
         decision = f"nodes/{self.decisions}"
         turn = ItemTurn(
@@ -252,10 +252,10 @@ class PodScheduling:
         return self._refuse(turn, answer)
 
     def _answer(self, turn: ItemTurn) -> CycleAnswer | None:
-        """What one cycle says; None: the item has to wait for members that leave.
+        """The result of one cycle; None: the item has to wait for leaving members.
 
-        A gang that makes way as a whole does so before any of it comes again. Where members leave for other reasons the
-        rest is placed if that makes enough of it without them, and no pod is evicted: their room will be free.
+        A gang that makes way as a whole does so before any of it returns. If members leave for other reasons, the rest
+        is placed if that makes enough of it without them. No pod is evicted for it: leaving members free their room.
         """
         state, item = self._cluster.state, turn.item
         pod_by_pod = not turn.view.policy.gates.workload_aware_preemption
@@ -268,12 +268,12 @@ class PodScheduling:
         with state.trial():
             name = (item.namespace, item.member.workload)
             needing_more = state.gangs.workloads[name].needing_more(item.member.group, len(leaving))
-            state.set_workload(name, needing_more)  # so those that leave count for nothing
+            state.set_workload(name, needing_more)  # leaving members do not count
             answer = cycle(state, item, pod_by_pod=pod_by_pod)
         return answer if answer.bound or answer.reason == ONGOING else None
 
     def _await_members(self, turn: ItemTurn) -> list[Action]:
-        """The item waits for pods of its gang that leave."""
+        """The item waits for pods of its gang that are leaving."""
         item, state = turn.item, self._cluster.state
         self._break_promise(item)
         self._queue.refuse(item, rank_of(state, item, turn.pods), ("leaving", item), turn.now, counts=False)
@@ -287,12 +287,12 @@ class PodScheduling:
         actions = [action for key, node in answer.bound.items() for action in turn.writes.bind(key, node)]
         self._queue.placed(item)
         rest = [pod for pod in turn.pods if pod.key not in answer.bound]
-        if rest:  # enough of the gang stand; what is left may preempt in a cycle of its own (G6)
+        if rest:  # enough of the gang is placed; the rest may preempt in a cycle of its own (G6)
             self._queue.put(item, rank_of(self._cluster.state, item, rest))
         return actions
 
     def _preempt(self, turn: ItemTurn, answer: CycleAnswer) -> list[Action]:
-        """The victims leave once a nomination is stored that promises their room, and as long as that promise holds."""
+        """The victims leave once a nomination that promises their room is stored, and while that promise holds."""
         state, item, writes = self._cluster.state, turn.item, turn.writes
         left = {state.pods[key].node for key in answer.actuated}
         promise = Promise()
@@ -324,7 +324,7 @@ class PodScheduling:
             self._break_promise(item)
         actions: list[Action] = []
         promised = {pod.key: pod.nominated for pod in turn.pods if pod.nominated is not None}
-        if not self._queue.is_unprompted(item) or answer.nominated != promised:  # else there is nothing new to tell
+        if not self._queue.is_unprompted(item) or answer.nominated != promised:  # else there is no news
             words = self._words(turn, answer)
             is_short = any(step.rule == Rule.PLACE_TOO_FEW for step in answer.why)
             reason = FOR_VICTIMS if is_preempting else FOR_PODS if is_short else UNSCHEDULABLE
@@ -347,16 +347,16 @@ class PodScheduling:
         return actions
 
     def _release(self, turn: ItemTurn) -> list[Action]:
-        """What stands of a stranded gang leaves its nodes."""
+        """The placed pods of a stranded gang leave their nodes."""
         self._enter(turn.item, None)
         standing = [pod.key for pod in pods_on_nodes(self._cluster.state, turn.item)]
-        self._placings.append(released(self._placings[-1], standing))  # why the rest has no place was said just now
+        self._placings.append(released(self._placings[-1], standing))  # that one has the reason
         return list(turn.writes.evict(standing, NOT_WHOLE, "Only a part of its gang has a place"))
 
-    # --- what is told ---
+    # --- messages ---
 
     def _words(self, turn: ItemTurn, answer: CycleAnswer) -> Mapping[PodKey, str]:
-        """What each pod is told: the same as before if nothing is new but which pods hold what it lacks."""
+        """The message of each pod: the same as before if only other pods hold what it lacks."""
         state, item, pods = self._cluster.state, turn.item, turn.pods
         standing = len(pods_on_nodes(state, item))
         fresh = told_waiting(state, self._cluster.unready, pods, standing, min_count(state, item), answer)
@@ -372,7 +372,7 @@ class PodScheduling:
 
 
 def _is_stored(pod: Pod, view: View) -> Callable[[], bool]:
-    """Ask later whether a pod is still there, and not another of its name."""
+    """A check, for later, that a pod still exists and is not another one of its name."""
 
     def is_stored() -> bool:
         stored = view.get(ref_of(pod.key))

@@ -1,13 +1,13 @@
-"""Decisions about pods as actions. The cluster counts on each from the moment that it is asked for (``cluster``)."""
+"""Decisions about pods as actions. The cluster counts on each of them as soon as it is requested (``cluster``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from makeway.api.objects.kubernetes import view as read
+from makeway.api.objects import kubernetes as wire
 from makeway.api.objects.pods import PodSpec
 from makeway.api.validation.placement import in_one_line
-from makeway.controllers.contract import Action, Change, Delete, Note, Ref, View
+from makeway.controllers.contract import POD, Action, Change, Delete, Note, Ref, View
 from makeway.controllers.pods.cluster import PodCluster
 from makeway.controllers.pods.edits import PREEMPTED, Bind, Disrupt, Promise, TellWhyNoNode, said
 from makeway.core.model import Millis
@@ -15,7 +15,7 @@ from makeway.core.placement.model import Pod, PodKey
 
 
 class PlacementWrites:
-    """The writes of one decision, which carry its id. ``unanswered``: the pods of which a write is asked for."""
+    """The writes of one decision, which carry its id. ``unanswered``: the pods with a write under way."""
 
     def __init__(
         self, cluster: PodCluster, unanswered: set[PodKey], view: View, now: Millis, decision: str = ""
@@ -42,7 +42,7 @@ class PlacementWrites:
     ) -> dict[PodKey, Action]:
         """Why these pods wait, one by one or all alike, and the nodes that they are promised.
 
-        ``again``: a pod that was told just that is told once more.
+        ``again``: write to a pod that has this message already once more.
         """
         actions: dict[PodKey, Action] = {}
         for pod in pods:
@@ -60,7 +60,7 @@ class PlacementWrites:
         return actions
 
     def clear_nomination(self, key: PodKey) -> Iterator[Action]:
-        """The node that was promised to a pod goes to a more important one; what the pod was told stays."""
+        """The node promised to a pod goes to a more important one; the pod's message stays."""
         self._cluster.nominated(key, None)
         yield from self._change(key, TellWhyNoNode(None, "", self._now))
 
@@ -90,12 +90,12 @@ class PlacementWrites:
             yield Action(change, notes=notes, decision=self._decision)
 
     def _not_heeded(self, key: PodKey) -> Iterator[Note]:
-        """What the pod asked for and had no say in where it went."""
+        """Notes about what the pod asked for that had no effect on its node."""
         stored = self._view.get(ref_of(key))
-        words = "" if stored is None else in_one_line(read(stored.spec, PodSpec))
+        words = "" if stored is None else in_one_line(wire.view(stored.spec, PodSpec))
         if words:
             yield Note(ref_of(key), "Warning", "NotHeeded", words)
 
 
-def ref_of(key: PodKey) -> Ref:
-    return Ref("Pod", *key)
+def ref_of(key: PodKey) -> Ref[wire.Pod]:
+    return Ref(POD, *key)

@@ -1,7 +1,7 @@
 """What the life of a Workload writes: one edit per event of it (S-10, S-14.2).
 
-Promises: each edit names what it changes and keeps all else; on an object that no longer is as the decision was made
-about, it gives None or the same object; times are whole seconds.
+Promises: each edit names what it changes and keeps all else; for an object that is no longer as the decision saw it,
+it gives None or the same object; times are whole seconds.
 
 Not here: when each is due (``lifecycle``), ``Evict`` and ``Release``, which others share (``eviction``).
 """
@@ -9,13 +9,12 @@ Not here: when each is due (``lifecycle``), ``Evict`` and ``Release``, which oth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from makeway.api.conditions import remove
 from makeway.api.names import RESOURCE_IN_USE
 from makeway.api.objects.workload import PreemptionGateState, RequeueState, Workload
 from makeway.api.quantity import Time
-from makeway.controllers.contract import Edit
+from makeway.controllers.contract import Edit, Object
 from makeway.controllers.workloads.eviction import (
     DEACTIVATED,
     OUT_OF_TIME,
@@ -36,13 +35,13 @@ from makeway.core.policy import Requeuing
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Note that the workload is to be deactivated, and why; ``spec.active`` is written apart (S-10.10)."""
+    """Note that the workload is to be deactivated, and why; ``spec.active`` is written separately (S-10.10)."""
 
     reason: str
     message: str
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if not workload.spec.active or says(workload, "Finished"):
             return None
         status = status_of(workload)
@@ -58,7 +57,7 @@ class Aim:
 class SwitchOff:
     """``spec.active`` := false, as DeactivationTarget wants it."""
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if not says(workload, "DeactivationTarget") or says(workload, "Finished"):
             return None
         return replace(workload, spec=replace(workload.spec, active=False))
@@ -69,24 +68,24 @@ class Deactivate:
     """Make a workload that was switched off leave, and forget its back-off (S-10.10).
 
     A workload without quota has nothing to leave and is Evicted all the same, uncounted: clients learn from that
-    condition that it is deactivated (decision 0071). If we switched it off, the condition says so also where another
-    eviction came first: what decides about its return reads it there (S-10.11, 12.6).
+    condition that it is deactivated (decision 0071). If makeway switched it off, the condition says so even where
+    another eviction came first: its return depends on that (S-10.11, 12.6).
     """
 
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if workload.spec.active or says(workload, "Finished"):
             return None
         target = condition(workload, "DeactivationTarget")
         cause = target.reason if target is not None and target.status == "True" else ""
         message = target.message if cause and target is not None else message_of_eviction(DEACTIVATED)
-        left: Workload = Evict(DEACTIVATED, message, self.at, cause)(workload) or workload
+        left = Evict(DEACTIVATED, message, self.at, cause)(workload) or workload
         now, status = Time.of_millis(stored(self.at)), status_of(left)
         conditions, checks = status.conditions, status.admission_checks
         if cause or not says(left, "Evicted"):
             if not holds_quota(left):
-                conditions = remove(conditions, "Evicted")  # that one is over; this one begins now
+                conditions = remove(conditions, "Evicted")  # that eviction is over; this one begins now
                 checks = tuple(reset(each, now) for each in checks)
             told = full_reason(DEACTIVATED, cause)
             conditions = stated(workload, conditions, "Evicted", "True", told, message, self.at)
@@ -97,12 +96,12 @@ class Deactivate:
 
 @dataclass(frozen=True, slots=True)
 class InTurn:
-    """Two edits in one write; where the first has nothing to do any more, neither happens."""
+    """Two edits in one write; if the first one no longer applies, neither is made."""
 
-    first: Edit
-    second: Edit
+    first: Edit[Workload]
+    second: Edit[Workload]
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         changed = self.first(workload)
         return None if changed is None else self.second(changed) or changed
 
@@ -116,7 +115,7 @@ class BackOff:
     at: Millis
     requeuing: Requeuing
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Evicted"):
             return None
         left = Evict("PodsReadyTimeout", self.message, self.at, self.cause)(workload)
@@ -133,7 +132,7 @@ class BackOff:
 
 
 def wait_ms(requeuing: Requeuing, count: int) -> int:
-    """How long the ``count``-th back-off lasts: twice the one before, up to the most."""
+    """How long the ``count``-th back-off lasts: twice the one before, up to the maximum."""
     doublings = min(count - 1, 62)  # beyond that every base is above every maximum
     return min(requeuing.backoff_base_ms << doublings, requeuing.backoff_max_ms)
 
@@ -146,7 +145,7 @@ class Requeue:
     message: str
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if holds_quota(workload) or says(workload, "Finished"):
             return None
         status = status_of(workload)
@@ -165,7 +164,7 @@ class TellWhyWaiting:
     message: str
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if holds_quota(workload) or says(workload, "Finished"):
             return None
         status = status_of(workload)
@@ -177,11 +176,11 @@ class TellWhyWaiting:
 
 @dataclass(frozen=True, slots=True)
 class ListGates:
-    """Bring the states of preemption gates in line with the spec; they are born closed (S-14.2)."""
+    """Bring the states of preemption gates in line with the spec; new ones are closed (S-14.2)."""
 
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         status = status_of(workload)
         known = {gate.name: gate for gate in status.preemption_gates}
         if known.keys() == {gate.name for gate in workload.spec.preemption_gates}:
@@ -198,7 +197,7 @@ class ListGates:
 class RemoveFinalizer:
     """Take our finalizer off an object that is being deleted."""
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: Object) -> Object | None:
         meta = value.metadata
         if meta.deletion_timestamp is None or RESOURCE_IN_USE not in meta.finalizers:
             return None

@@ -1,18 +1,17 @@
-"""Asking a workload to leave, and taking its quota back once it has: the two edits everybody shares (S-10.2, 10.3).
+"""Asking a workload to leave, and releasing its quota once it has: the two edits that all share (S-10.2, 10.3).
 
-``Evict`` only asks: the quota stays charged until whatever runs has stopped. ``Release`` is the end of it.
+``Evict`` only asks: the quota stays charged until all that runs has stopped. ``Release`` is the end of it.
 
-Promises: an eviction is counted once, with the reason and the time of the first who asked; conditions, checks and
-fields that these rules do not name are left as they are; done twice is done once.
+Promises: an eviction is counted once, with the reason and the time of the first request; conditions, checks and fields
+that these rules do not name are left as they are; done twice is done once.
 
-Not here: whom to evict and when (``runtime.scheduling``, ``lifecycle``, ``over_quota``), stopping jobs
+Not here: which workloads to evict and when (``runtime.scheduling``, ``lifecycle``, ``over_quota``), stopping jobs
 (``jobs.running``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -35,7 +34,7 @@ NO_STATUS = WorkloadStatus()
 DEACTIVATED = "Deactivated"
 RETURNS_AT_ONCE = frozenset({"Preempted", "NodeFailures", "FlavorMigration", "OverQuota", "OptionEvicted"})
 OUT_OF_TIME = "MaximumExecutionTimeExceeded"
-COUNTERS_MAX = 256  # as many as an object may hold
+COUNTERS_MAX = 256  # the limit of an object
 SECONDS_MAX = 2**31 - 1
 
 replace = msgspec.structs.replace
@@ -68,14 +67,14 @@ def mode_of(workload: Workload) -> str:
 
 
 def since(found: Condition | None, otherwise: Millis) -> Millis:
-    """When a condition took its status; one without a time took it ``otherwise``."""
+    """When a condition took its status; ``otherwise`` if it has no time."""
     if found is None or found.last_transition_time is None:
         return otherwise
     return Millis(found.last_transition_time.millis)
 
 
 def generation_of(workload: Workload) -> int | None:
-    """The generation that a condition of it is about; None where no server has counted any."""
+    """The generation for its conditions; None: no server has counted any."""
     return workload.metadata.generation or None
 
 
@@ -94,7 +93,7 @@ def stated(
 
 
 def full_reason(reason: str, cause: str = "") -> str:
-    """The reason as condition and event tell it. Only a deactivation names its cause there (api 14.1)."""
+    """The reason in condition and event. Only a deactivation names its cause there (api 14.1)."""
     return f"{reason}DueTo{cause}" if cause and reason == DEACTIVATED else reason
 
 
@@ -119,7 +118,7 @@ _MESSAGES = {
 
 
 def message_of_eviction(reason: str, cause: str = "") -> str:
-    """Why it has to leave, in words, where nobody knows more than the reason."""
+    """Why it has to leave, in words, where only the reason is known."""
     found = _MESSAGES.get((reason, cause)) or _MESSAGES.get((reason, ""))
     return found or f"Evicted: {full_reason(reason, cause)}"
 
@@ -134,20 +133,20 @@ def event_of_eviction(about: Ref, reason: str, message: str, cause: str = "") ->
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Ask a workload to leave (S-10.2). Whoever was asked before is left as it is."""
+    """Ask a workload to leave (S-10.2). One that was asked before is left as it is."""
 
     reason: str
     message: str
     at: Millis
     cause: str = ""
-    preempted: str = ""  # why it had to make way, where somebody needs its room
+    preempted: str = ""  # why it had to make way, where another workload needs its room
     preempted_message: str = ""
 
     @property
     def departure(self) -> Departure:
         return Departure(self.preempted or self.reason, self.at, preempts=bool(self.preempted))
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         if says(workload, "Finished") or not holds_quota(workload):
             return None
         if says(workload, "Evicted"):
@@ -180,7 +179,7 @@ class Evict:
         return conditions
 
     def _gates(self, workload: Workload, status: WorkloadStatus) -> tuple[PreemptionGateState, ...]:
-        """All closed, but those that follow somebody else: an Option's copies, a migrating Parent's (S-12.19)."""
+        """All gates closed, except those that follow others: an Option's copies, a migrating Parent's (S-12.19)."""
         mode = mode_of(workload)
         if mode == "Parent" and self.reason == "FlavorMigration":
             return status.preemption_gates
@@ -195,14 +194,14 @@ class Evict:
         key = (self.reason, self.cause)
         counts = {(each.reason, each.underlying_cause): each.count for each in stats.evictions}
         if key not in counts and len(counts) >= COUNTERS_MAX:
-            return stats  # better one uncounted than a status that no server takes
+            return stats  # better uncounted than a status that no server accepts
         counts[key] = counts.get(key, 0) + 1
         entries = (EvictionCount(reason=r, underlying_cause=c, count=n) for (r, c), n in counts.items())
         return replace(stats, evictions=tuple(entries))
 
 
 def reset(check: AdmissionCheckState, now: Time) -> AdmissionCheckState:
-    """A check as the next attempt finds it: what it said belongs to a reservation that ends."""
+    """A check as the next attempt finds it: its answer belongs to a reservation that ends."""
     if check.state == "Pending":
         return check
     return replace(
@@ -217,7 +216,7 @@ def reset(check: AdmissionCheckState, now: Time) -> AdmissionCheckState:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Take back the quota of a workload of which nothing runs any more, and put it where it waits (S-10.3).
+    """Release the quota of a workload of which nothing runs any more, and put it where it waits (S-10.3).
 
     ``reason`` and ``message`` are those of QuotaReserved=False; without a message it is that of the eviction.
     """
@@ -226,7 +225,7 @@ class Release:
     reason: str = "PendingEvaluation"
     message: str = ""
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: Workload) -> Workload | None:
         status = status_of(workload)
         if not holds_quota(workload) and status.admission is None:
             return None
@@ -246,7 +245,7 @@ class Release:
 
 
 def _seconds_run(status: WorkloadStatus, now: Time) -> int | None:
-    """The admitted seconds of all attempts so far. Who was stopped for running too long starts anew (S-10.9)."""
+    """The admitted seconds of all attempts so far; after a stop for running too long they start anew (S-10.9)."""
     past = status.accumulated_past_execution_time_seconds
     admitted, evicted = find(status.conditions, "Admitted"), find(status.conditions, "Evicted")
     if evicted is not None and evicted.status == "True" and evicted.reason == full_reason(DEACTIVATED, OUT_OF_TIME):

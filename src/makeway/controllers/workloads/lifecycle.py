@@ -1,33 +1,32 @@
 """The life of a Workload between its reservation and its end: eviction, back-off, requeue, retention (S-10, S-3.3).
 
-A look reads the Workload and its queues and goes through the rules below in their order. The first that has something
-to write answers; the others have their turn when that is stored. Rules that wait for a time name it, and the earliest
-is when the Workload is looked at again.
+A reconcile reads the Workload and its queues and applies the rules below in order. The first rule with something to
+write answers; the others follow when that is stored. Rules that wait for a time return it, and the Workload is
+reconciled again at the earliest of these times.
 
 1. Being deleted: quota and finalizer go when nothing runs. 2. Finished: kept as long as configured. Nothing else
 happens to such a Workload. Then:
-3. Deactivation, wanted or done; it ends whatever else goes on. 4. Execution time. 5. Rejected checks.
-6. Stopped queues. 7. Retry. 8. Pods that are not ready in time. So what ends a workload comes before what only
-sends it back, and of those the administrator's word comes first.
+3. Deactivation, wanted or done; it ends all else. 4. Execution time. 5. Rejected checks. 6. Stopped queues. 7. Retry.
+8. Pods that are not ready in time. So what ends a workload comes before what only sends it back; of the former, the
+administrator's word comes first.
 9. An evicted workload without an owner gives its quota back. 10. Checks are listed, and the workload is admitted.
 11. The end of a back-off. 12. Preemption gates. 13. Why it cannot be considered at all. 14. The owner of a workload
-that we switched off goes after its time.
+that makeway switched off is removed after its time.
 
-Promises: on a Workload that is as it should be the answer is empty; all times that are stored are whole seconds.
-Back-off has no jitter: equal histories have equal times, and who returns at the same time is ordered by the queue.
+Promises: for a Workload that is as it should be the answer is empty; all stored times are whole seconds. Back-off has
+no jitter: equal histories have equal times, and the queue orders workloads that return at the same time.
 
-Options (KEP-8691) leave with their Parent's job: execution time and readiness are judged on the Parent alone, and
-their quota is given back by whoever handles the family.
+Options (KEP-8691) leave with their Parent's job: execution time and readiness are judged on the Parent alone, and the
+controller of the family gives their quota back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from makeway.api.names import ADMISSION_GATED_BY, RESOURCE_IN_USE
-from makeway.api.objects.meta import OwnerReference
+from makeway.api.objects.meta import KubernetesObject, OwnerReference
 from makeway.api.objects.queueing import ClusterQueue, LocalQueue
 from makeway.api.objects.workload import RequeueState, Workload
 from makeway.api.quantity import Duration
@@ -41,7 +40,21 @@ from makeway.controllers.checks.admission_checks import (
     rejected_message,
     retry_message,
 )
-from makeway.controllers.contract import NOTHING, Action, Change, Delete, Edit, Note, Outcome, Ref, View
+from makeway.controllers.contract import (
+    CLUSTER_QUEUE,
+    LOCAL_QUEUE,
+    NOTHING,
+    POD,
+    WORKLOAD,
+    Action,
+    Change,
+    Delete,
+    Edit,
+    Note,
+    Outcome,
+    Ref,
+    View,
+)
 from makeway.controllers.jobs.counts import may_run
 from makeway.controllers.jobs.kinds.generic import JobKind
 from makeway.controllers.jobs.kinds.registry import job_kind_of, lets_go
@@ -77,7 +90,7 @@ from makeway.core.policy import PodsReady, Policy
 Answer = Action | Millis | None  # what to write, or until when to wait
 BACKED_OFF = ("PodsReadyTimeout", "AdmissionCheck")
 RESTARTS = {"ClusterQueueStopped": "ClusterQueueRestarted", "LocalQueueStopped": "LocalQueueRestarted"}
-BY_US = f"{DEACTIVATED}DueTo"  # so begins the reason of an eviction by our own deactivation
+BY_US = f"{DEACTIVATED}DueTo"  # the prefix of the reason of an eviction by our own deactivation
 GATED_BY = "Admission is gated by "
 NO_QUEUE = "No LocalQueue is named"
 REPLACEMENT = "WaitingForReplacementPods"
@@ -88,14 +101,14 @@ def no_linger(workload: Workload) -> int:
     return 0
 
 
-# --- one look --------------------------------------------------------------------------------------------------------
+# --- one reconcile ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadContext:
-    """A Workload with what its rules ask about."""
+    """A Workload with all that its rules read."""
 
-    whom: Ref
+    ref: Ref[Workload]
     workload: Workload
     view: View
     now: Millis
@@ -123,51 +136,47 @@ class WorkloadContext:
 
     @property
     def local_queue(self) -> LocalQueue | None:
-        found: LocalQueue | None = self.view.get(
-            Ref("LocalQueue", self.workload.metadata.namespace, self.workload.spec.queue_name)
-        )
-        return found
+        return self.view.get(Ref(LOCAL_QUEUE, self.workload.metadata.namespace, self.workload.spec.queue_name))
 
     @property
     def cluster_queue(self) -> ClusterQueue | None:
-        found: ClusterQueue | None = self.view.get(Ref("ClusterQueue", "", self.view.queue_of(self.workload)))
-        return found
+        return self.view.get(Ref(CLUSTER_QUEUE, "", self.view.queue_of(self.workload)))
 
     @property
     def queue(self) -> Queue | None:
         return self.view.state.queues.get(self.view.queue_of(self.workload))
 
-    def owner_object(self) -> Any | None:
-        """What the owner reference names, if it is still there."""
+    def owner_object(self) -> KubernetesObject | None:
+        """The owner that the reference names, if it still exists."""
         owner = self.owner
         if owner is None:
             return None
-        found = self.view.get(Ref(owner.kind, self.workload.metadata.namespace, owner.name))
+        found = self.view.get(Ref.named(owner.kind, self.workload.metadata.namespace, owner.name))
         return found if found is not None and found.metadata.uid == owner.uid else None
 
-    def change(self, edit: Edit, *notes: Note, status: bool = True) -> Action:
-        return Action(Change(self.whom, edit, status=status, uid=self.workload.metadata.uid), notes=notes)
+    def change(self, edit: Edit[Workload], *notes: Note, status: bool = True) -> Action:
+        return Action(Change(self.ref, edit, status=status, uid=self.workload.metadata.uid), notes=notes)
 
     def note(self, type: str, reason: str, message: str) -> Note:
-        return Note(self.whom, type, reason, message)
+        return Note(self.ref, type, reason, message)
 
 
 class Workloads:
-    """``linger`` says for how many milliseconds after its eviction a workload without an owner keeps its quota."""
+    """``linger``: for how many milliseconds after its eviction a workload without an owner keeps its quota."""
 
     kinds = frozenset({"Workload"})
 
     def __init__(self, linger: Callable[[Workload], int] = no_linger) -> None:
         self._linger = linger
 
-    def react(self, whom: Ref, view: View, now: Millis) -> Outcome:
-        workload = view.get(whom)
+    def react(self, ref: Ref[Workload], view: View, now: Millis) -> Outcome:
+        workload = view.get(ref)
         if workload is None:
             return NOTHING
-        look = WorkloadContext(whom, workload, view, now, self._linger)
+        context = WorkloadContext(ref, workload, view, now, self._linger)
         until: Millis | None = None
-        for rule in _rules(look):
-            answer = rule(look)
+        for rule in _rules(context):
+            answer = rule(context)
             if answer is None:
                 continue
             if isinstance(answer, Action):
@@ -176,181 +185,183 @@ class Workloads:
         return NOTHING if until is None else Outcome(again_at=until)
 
 
-def _rules(look: WorkloadContext) -> tuple[Callable[[WorkloadContext], Answer], ...]:
-    if look.workload.metadata.deletion_timestamp is not None:
+def _rules(context: WorkloadContext) -> tuple[Callable[[WorkloadContext], Answer], ...]:
+    if context.workload.metadata.deletion_timestamp is not None:
         return (let_go,)
-    if says(look.workload, "Finished"):
+    if says(context.workload, "Finished"):
         return (keep_finished,)
-    return HOLDING if holds_quota(look.workload) else WAITING
+    return HOLDING if holds_quota(context.workload) else WAITING
 
 
 # --- the ends --------------------------------------------------------------------------------------------------------
 
 
-def let_go(look: WorkloadContext) -> Answer:
+def let_go(context: WorkloadContext) -> Answer:
     """Nothing frees quota while something runs on it: the finalizer stays as long (S-10.3)."""
-    workload, finalizers = look.workload, look.workload.metadata.finalizers
+    workload, finalizers = context.workload, context.workload.metadata.finalizers
     if RESOURCE_IN_USE not in finalizers and not holds_quota(workload):
         return None
-    owner = None if says(workload, "Finished") else look.owner_object()
+    owner = None if says(workload, "Finished") else context.owner_object()
     kind = None if owner is None else job_kind_of(owner)
-    if kind is not None and _runs(owner, kind, look.policy):
+    if owner is not None and kind is not None and _runs(owner, kind, context.policy):
         return None
-    if owner is None and _leaves_pods(look):
+    if owner is None and _leaves_pods(context):
         return None
     if isinstance(owner, Workload) and owner.metadata.deletion_timestamp is None and holds_quota(workload):
         return None  # an Option whose Parent lives leaves first (S-12.10)
-    if holds_quota(workload) and set(finalizers) - {RESOURCE_IN_USE}:  # somebody keeps it, but not its quota
-        return look.change(Release(look.now, shown_reason("PendingEvaluation", look.policy), "It is being deleted"))
-    return look.change(RemoveFinalizer(), status=False) if RESOURCE_IN_USE in finalizers else None
+    if holds_quota(workload) and set(finalizers) - {RESOURCE_IN_USE}:  # a foreign finalizer keeps it, but not its quota
+        return context.change(
+            Release(context.now, shown_reason("PendingEvaluation", context.policy), "It is being deleted")
+        )
+    return context.change(RemoveFinalizer(), status=False) if RESOURCE_IN_USE in finalizers else None
 
 
-def _runs(value: Any, kind: JobKind, policy: Policy) -> bool:
+def _runs(value: KubernetesObject, kind: JobKind, policy: Policy) -> bool:
     """Whether a job has pods, may get some, or still carries what its admission gave it.
 
-    Whoever stops jobs mends that, if it stops this kind.
+    The controller that stops jobs of its kind, if any, cleans that up.
     """
     return not lets_go(value) if kind.framework in policy.jobs.frameworks else kind.read(value).has_pods
 
 
-def _leaves_pods(look: WorkloadContext) -> bool:
-    """Whether pods of a job that is gone are still on their way out, where that can be seen."""
-    owner = None if says(look.workload, "Finished") else look.owner
-    return owner is not None and any(may_run(each) for each in look.view.owned(owner.uid, "Pod"))
+def _leaves_pods(context: WorkloadContext) -> bool:
+    """Whether pods of a deleted job are still terminating, where that is visible."""
+    owner = None if says(context.workload, "Finished") else context.owner
+    return owner is not None and any(may_run(each) for each in context.view.owned(owner.uid, POD))
 
 
-def keep_finished(look: WorkloadContext) -> Answer:
+def keep_finished(context: WorkloadContext) -> Answer:
     """Keep a finished Workload for the configured time, then remove it; an Option goes with its Parent (S-10.11)."""
-    keep = look.policy.keep_finished_ms
-    if keep is None or look.is_option:
+    keep = context.policy.keep_finished_ms
+    if keep is None or context.is_option:
         return None
-    until = Millis(since(condition(look.workload, "Finished"), look.now) + keep)
-    if look.now < until:
+    until = Millis(since(condition(context.workload, "Finished"), context.now) + keep)
+    if context.now < until:
         return until
-    told = look.note("Normal", "Deleted", "Deleted: its time after the finish is over")
-    return Action(Delete(look.whom, uid=look.workload.metadata.uid), notes=(told,))
+    event = context.note("Normal", "Deleted", "Deleted: its time after the finish is over")
+    return Action(Delete(context.ref, uid=context.workload.metadata.uid), notes=(event,))
 
 
-def keep_deactivated(look: WorkloadContext) -> Answer:
+def keep_deactivated(context: WorkloadContext) -> Answer:
     """Remove a Workload that makeway deactivated, with its job, after the configured time (S-10.11)."""
-    keep = look.policy.keep_deactivated_ms
-    if keep is None or look.workload.spec.active:
+    keep = context.policy.keep_deactivated_ms
+    if keep is None or context.workload.spec.active:
         return None
-    evicted, owner = condition(look.workload, "Evicted"), look.owner_object()
+    evicted, owner = condition(context.workload, "Evicted"), context.owner_object()
     if evicted is None or evicted.status != "True" or not evicted.reason.startswith(BY_US):
         return None
     if owner is None or isinstance(owner, Workload) or owner.metadata.deletion_timestamp is not None:
         return None
-    until = Millis(since(evicted, look.now) + keep)
-    if look.now < until:
+    until = Millis(since(evicted, context.now) + keep)
+    if context.now < until:
         return until
-    told = look.note("Normal", "Deleted", "Deleted with its job: its time after the deactivation is over")
-    return Action(Delete(Ref.of(owner), uid=owner.metadata.uid), notes=(told,))
+    event = context.note("Normal", "Deleted", "Deleted with its job: its time after the deactivation is over")
+    return Action(Delete(Ref.of(owner), uid=owner.metadata.uid), notes=(event,))
 
 
-def deactivate(look: WorkloadContext) -> Answer:
-    """Deactivate in two writes: what is wanted, in the spec; then what follows, in the status (S-10.10)."""
-    workload, target = look.workload, condition(look.workload, "DeactivationTarget")
+def deactivate(context: WorkloadContext) -> Answer:
+    """Deactivate in two writes: first the spec, then what follows from it in the status (S-10.10)."""
+    workload, target = context.workload, condition(context.workload, "DeactivationTarget")
     wanted = target is not None and target.status == "True"
     if workload.spec.active:
-        return look.change(SwitchOff(), status=False) if wanted else None
+        return context.change(SwitchOff(), status=False) if wanted else None
     leaves = not says(workload, "Evicted")
     if not (leaves or wanted or status_of(workload).requeue_state is not None):
         return None
-    waits = explain_wait(look)
-    if isinstance(waits, Action) and isinstance(waits.write, Change):  # it holds no quota: one write tells both
-        return look.change(InTurn(Deactivate(look.now), waits.write.edit), *waits.notes)
+    waits = explain_wait(context)
+    if isinstance(waits, Action) and isinstance(waits.write, Change):  # it holds no quota: one write does both
+        return context.change(InTurn(Deactivate(context.now), waits.write.edit), *waits.notes)
     cause, message = (target.reason, target.message) if wanted and target else ("", message_of_eviction(DEACTIVATED))
-    told = (event_of_eviction(look.whom, DEACTIVATED, message, cause),) if leaves and holds_quota(workload) else ()
-    return look.change(Deactivate(look.now), *told)
+    events = (event_of_eviction(context.ref, DEACTIVATED, message, cause),) if leaves and holds_quota(workload) else ()
+    return context.change(Deactivate(context.now), *events)
 
 
-def limit_execution(look: WorkloadContext) -> Answer:
-    """Evict what has run for as long as it may (S-10.9)."""
-    limit, workload = look.workload.spec.maximum_execution_time_seconds, look.workload
-    if limit is None or look.is_option or not look.stays or not says(workload, "Admitted"):
+def limit_execution(context: WorkloadContext) -> Answer:
+    """Evict a workload when its execution time is over (S-10.9)."""
+    limit, workload = context.workload.spec.maximum_execution_time_seconds, context.workload
+    if limit is None or context.is_option or not context.stays or not says(workload, "Admitted"):
         return None
     left = limit - (status_of(workload).accumulated_past_execution_time_seconds or 0)
-    until = Millis(since(condition(workload, "Admitted"), look.now) + left * 1000)
-    if look.now < until:
+    until = Millis(since(condition(workload, "Admitted"), context.now) + left * 1000)
+    if context.now < until:
         return until
     message = f"The maximum execution time of {limit}s is used up"
-    return look.change(Aim(OUT_OF_TIME, message, look.now), look.note("Warning", OUT_OF_TIME, message))
+    return context.change(Aim(OUT_OF_TIME, message, context.now), context.note("Warning", OUT_OF_TIME, message))
 
 
-def heed_rejection(look: WorkloadContext) -> Answer:
+def heed_rejection(context: WorkloadContext) -> Answer:
     """Deactivate a workload that a check rejects for good (S-11.4)."""
-    if not status_of(look.workload).admission_checks or not look.workload.spec.active:
+    if not status_of(context.workload).admission_checks or not context.workload.spec.active:
         return None
-    rejected = in_state(look.workload, "Rejected")
+    rejected = in_state(context.workload, "Rejected")
     if not rejected:
         return None
     message = rejected_message(rejected)
-    told = look.note("Warning", "AdmissionCheckRejected", message)
-    return look.change(Aim("AdmissionCheck", message, look.now), told)
+    event = context.note("Warning", "AdmissionCheckRejected", message)
+    return context.change(Aim("AdmissionCheck", message, context.now), event)
 
 
 # --- the ways back ---------------------------------------------------------------------------------------------------
 
 
-def stop_with_queue(look: WorkloadContext) -> Answer:
+def stop_with_queue(context: WorkloadContext) -> Answer:
     """A reservation in a stopped queue ends; what runs stays, unless the queue is drained (S-3.3).
 
     So does a reservation of a ClusterQueue that is being deleted, or is gone: it is not used yet, and would keep the
     queue for as long as a check takes.
     """
-    workload = look.workload
+    workload = context.workload
     if not holds_quota(workload):
         return None
-    cluster, local = look.cluster_queue, look.local_queue
-    gone = going(cluster, look.view.queue_of(workload))
+    cluster, local = context.cluster_queue, context.local_queue
+    gone = going(cluster, context.view.queue_of(workload))
     if gone and not says(workload, "Admitted"):
-        return look.change(Release(look.now, shown_reason("Misconfigured", look.policy), gone))
+        return context.change(Release(context.now, shown_reason("Misconfigured", context.policy), gone))
     for queue, reason in ((cluster, "ClusterQueueStopped"), (local, "LocalQueueStopped")):
         if queue is None or not queue.spec.is_stopped:
             continue
         if not says(workload, "Admitted"):
-            public = shown_reason("Suspended", look.policy)
-            return look.change(Release(look.now, public, inactive(queue.kind, queue.metadata.name)))
-        if queue.spec.drains and look.stays:
+            public = shown_reason("Suspended", context.policy)
+            return context.change(Release(context.now, public, inactive(queue.kind, queue.metadata.name)))
+        if queue.spec.drains and context.stays:
             message = f"{queue.kind} {queue.metadata.name} is stopped"
-            return look.change(Evict(reason, message, look.now), event_of_eviction(look.whom, reason, message))
+            return context.change(Evict(reason, message, context.now), event_of_eviction(context.ref, reason, message))
     return None
 
 
-def heed_retry(look: WorkloadContext) -> Answer:
-    """Evict for a check that wants another try, and reset the checks (S-11.3)."""
-    retrying = in_state(look.workload, "Retry") if status_of(look.workload).admission_checks else ()
+def heed_retry(context: WorkloadContext) -> Answer:
+    """Evict for a check that asks for another attempt, and reset the checks (S-11.3)."""
+    retrying = in_state(context.workload, "Retry") if status_of(context.workload).admission_checks else ()
     if not retrying:
         return None
-    leaves = holds_quota(look.workload) and not says(look.workload, "Evicted")
-    told = (event_of_eviction(look.whom, "AdmissionCheck", retry_message(retrying)),) if leaves else ()
-    return look.change(TryAgain(look.now), *told)
+    leaves = holds_quota(context.workload) and not says(context.workload, "Evicted")
+    events = (event_of_eviction(context.ref, "AdmissionCheck", retry_message(retrying)),) if leaves else ()
+    return context.change(TryAgain(context.now), *events)
 
 
-def expect_pods(look: WorkloadContext) -> Answer:
+def expect_pods(context: WorkloadContext) -> Answer:
     """Pods that are not ready in time send the Workload back; too often, and it stays out (S-10.7)."""
-    settings = look.policy.pods_ready
-    if settings is None or look.is_option or not look.stays or not says(look.workload, "Admitted"):
+    settings = context.policy.pods_ready
+    if settings is None or context.is_option or not context.stays or not says(context.workload, "Admitted"):
         return None
-    expected = _pods_expected(look.workload, settings, look.now)
+    expected = _pods_expected(context.workload, settings, context.now)
     if expected is None:
         return None
     cause, until, span_ms = expected
-    if look.now < until:
+    if context.now < until:
         return until
-    requeuing = look.policy.requeuing
-    count = ((status_of(look.workload).requeue_state or RequeueState()).count or 0) + 1
+    requeuing = context.policy.requeuing
+    count = ((status_of(context.workload).requeue_state or RequeueState()).count or 0) + 1
     if requeuing.backoff_limit_count is not None and count > requeuing.backoff_limit_count:
         message = f"Its pods were not ready in time, and it was requeued {count - 1} times already"
-        return look.change(Aim("RequeuingLimitExceeded", message, look.now))
+        return context.change(Aim("RequeuingLimitExceeded", message, context.now))
     message = f"{message_of_eviction('PodsReadyTimeout', cause)}, which is {Duration(span_ms * 10**6).short()}"
-    told = event_of_eviction(look.whom, "PodsReadyTimeout", message, cause)
-    return look.change(BackOff(cause, message, look.now, requeuing), told)
+    event = event_of_eviction(context.ref, "PodsReadyTimeout", message, cause)
+    return context.change(BackOff(cause, message, context.now, requeuing), event)
 
 
 def _pods_expected(workload: Workload, settings: PodsReady, now: Millis) -> tuple[str, Millis, int] | None:
-    """What its pods are waited for, until when, and how long that is; None where nobody waits.
+    """What its pods are waited for, until when, and how long that is; None: there is no limit.
 
     A loss of pods that is older than the admission belongs to an earlier attempt: its clock does not count here.
     """
@@ -363,125 +374,125 @@ def _pods_expected(workload: Workload, settings: PodsReady, now: Millis) -> tupl
     return "WaitForStart", Millis(admitted + settings.timeout_ms), settings.timeout_ms
 
 
-def give_back(look: WorkloadContext) -> Answer:
+def give_back(context: WorkloadContext) -> Answer:
     """The quota of a Workload without a job is free as soon as it has been asked to leave (S-10.3).
 
-    A Parent goes after its Option was asked too, so that it does not take the same admission over again (S-12.10).
+    A Parent leaves after its Option was asked to, so that it does not take over the same admission again (S-12.10).
     """
-    workload = look.workload
-    if not says(workload, "Evicted") or look.owner is not None or not holds_quota(workload):
+    workload = context.workload
+    if not says(workload, "Evicted") or context.owner is not None or not holds_quota(workload):
         return None
     if mode_of(workload) == "Parent":
-        family = look.view.owned(workload.metadata.uid)
+        family = context.view.owned(workload.metadata.uid, WORKLOAD)
         if any(says(each, "Admitted") and not says(each, "Evicted") for each in family):
             return None
-    until = Millis(since(condition(workload, "Evicted"), look.now) + look.linger(workload))
-    if look.now < until:
+    until = Millis(since(condition(workload, "Evicted"), context.now) + context.linger(workload))
+    if context.now < until:
         return until
-    return look.change(Release(look.now, shown_reason("PendingEvaluation", look.policy)))
+    return context.change(Release(context.now, shown_reason("PendingEvaluation", context.policy)))
 
 
-def pass_checks(look: WorkloadContext) -> Answer:
+def pass_checks(context: WorkloadContext) -> Answer:
     """List the checks of the assigned flavors, and admit once all of them are ready (S-11.1, 11.2)."""
-    workload, queue = look.workload, look.queue
+    workload, queue = context.workload, context.queue
     if queue is None or not workload.spec.active:
         return None
     if queue.checks or status_of(workload).admission_checks:
-        lists = ListChecks(queue, look.now)
+        lists = ListChecks(queue, context.now)
         if lists(workload) is not workload:
-            return look.change(lists)
+            return context.change(lists)
     if not holds_quota(workload) or says(workload, "Admitted"):
         return None
-    owner = look.owner
-    siblings = look.view.owned(owner.uid) if look.is_option and owner is not None else ()
+    owner = context.owner
+    siblings = context.view.owned(owner.uid, WORKLOAD) if context.is_option and owner is not None else ()
     if not may_be_admitted(queue, workload, siblings):
         return None
-    told = look.note("Normal", "Admitted", admitted_message(workload, look.now))
-    return look.change(Admit(queue, look.now), told)
+    event = context.note("Normal", "Admitted", admitted_message(workload, context.now))
+    return context.change(Admit(queue, context.now), event)
 
 
-def end_back_off(look: WorkloadContext) -> Answer:
+def end_back_off(context: WorkloadContext) -> Answer:
     """Put a Workload back into its queue once its back-off is over, whatever it was evicted for (S-10.5)."""
-    workload, requeued = look.workload, condition(look.workload, "Requeued")
+    workload, requeued = context.workload, condition(context.workload, "Requeued")
     if holds_quota(workload) or not workload.spec.active:
         return None
     reason = requeued.reason if requeued is not None and requeued.status == "False" else ""
     state = status_of(workload).requeue_state
     until = None if state is None or state.requeue_at is None else Millis(state.requeue_at.millis)
     if reason.startswith(DEACTIVATED):
-        return look.change(Requeue("Reactivated", "The workload is active again", look.now))
+        return context.change(Requeue("Reactivated", "The workload is active again", context.now))
     if reason in RESTARTS:
         kind = reason.removesuffix("Stopped")
-        queue = look.cluster_queue if kind == "ClusterQueue" else look.local_queue
+        queue = context.cluster_queue if kind == "ClusterQueue" else context.local_queue
         if queue is None or queue.spec.is_stopped:
             return None
         message = f"{kind} {queue.metadata.name} is started again"
-        return look.change(Requeue(RESTARTS[reason], message, look.now))
-    if until is not None and look.now < until:
+        return context.change(Requeue(RESTARTS[reason], message, context.now))
+    if until is not None and context.now < until:
         return until
     if reason in BACKED_OFF or (until is not None and not reason):
-        return look.change(Requeue("BackoffFinished", "The time to wait is over", look.now))
+        return context.change(Requeue("BackoffFinished", "The time to wait is over", context.now))
     return None
 
 
 # --- what it shows ---------------------------------------------------------------------------------------------------
 
 
-def list_gates(look: WorkloadContext) -> Answer:
-    gates = look.policy.gates
+def list_gates(context: WorkloadContext) -> Answer:
+    gates = context.policy.gates
     if not (gates.multi_kueue_orchestrated_preemption or gates.concurrent_admission):
         return None
-    if not look.workload.spec.preemption_gates and not status_of(look.workload).preemption_gates:
+    if not context.workload.spec.preemption_gates and not status_of(context.workload).preemption_gates:
         return None
-    lists = ListGates(look.now)
-    return None if lists(look.workload) is look.workload else look.change(lists)
+    lists = ListGates(context.now)
+    return None if lists(context.workload) is context.workload else context.change(lists)
 
 
-def explain_wait(look: WorkloadContext) -> Answer:
-    """Nobody evaluates a workload that cannot be considered, so that nobody else would say why (api 17).
+def explain_wait(context: WorkloadContext) -> Answer:
+    """Say why a workload cannot be considered: it is never evaluated, so no other component would say so (api 17).
 
-    Whoever holds it keeps it (OnHold); a Parent speaks for its Options.
+    A workload on hold keeps that reason (OnHold); a Parent speaks for its Options.
     """
-    workload, reserved = look.workload, condition(look.workload, "QuotaReserved")
+    workload, reserved = context.workload, condition(context.workload, "QuotaReserved")
     if holds_quota(workload) or mode_of(workload) == "Parent":
         return None
     if reserved is not None and reserved.reason == "OnHold":
         return None
-    fault = obstacle(look)
+    fault = obstacle(context)
     if fault is not None:
-        reason, message = shown_reason(fault[0], look.policy), fault[1]
+        reason, message = shown_reason(fault[0], context.policy), fault[1]
         if reserved is not None and (reserved.reason, reserved.message) == (reason, message):
             return None
-        type, told = ("Normal", "AdmissionGated") if fault[0] == "AdmissionGated" else ("Warning", reason)
-        return look.change(TellWhyWaiting(reason, message, look.now), look.note(type, told, message))
-    if reserved is None and not _says_so_from_the_start(look.policy):
+        type, event = ("Normal", "AdmissionGated") if fault[0] == "AdmissionGated" else ("Warning", reason)
+        return context.change(TellWhyWaiting(reason, message, context.now), context.note(type, event, message))
+    if reserved is None and not _says_so_from_the_start(context.policy):
         return None
     if reserved is not None and not _is_ours(reserved.message):
         return None
-    cleared = (look.note("Normal", "AdmissionGateCleared", "Nothing gates the admission any more"),)
+    cleared = (context.note("Normal", "AdmissionGateCleared", "Nothing gates the admission any more"),)
     notes = cleared if reserved is not None and reserved.message.startswith(GATED_BY) else ()
-    wait = TellWhyWaiting(shown_reason("PendingEvaluation", look.policy), "Waits to be considered", look.now)
-    return look.change(wait, *notes)
+    wait = TellWhyWaiting(shown_reason("PendingEvaluation", context.policy), "Waits to be considered", context.now)
+    return context.change(wait, *notes)
 
 
-def obstacle(look: WorkloadContext) -> tuple[str, str] | None:
-    """What keeps a workload without quota from being considered, the weightiest first (conventions 4.3)."""
-    workload, local = look.workload, look.local_queue
+def obstacle(context: WorkloadContext) -> tuple[str, str] | None:
+    """What keeps a workload without quota from being considered, the most important first (conventions 4.3)."""
+    workload, local = context.workload, context.local_queue
     if not workload.spec.active:
         return "Deactivated", message_of_eviction(DEACTIVATED)
-    name = look.view.queue_of(workload)
+    name = context.view.queue_of(workload)
     if not workload.spec.queue_name:
         return "Misconfigured", NO_QUEUE
     if local is None:
         return "Misconfigured", f"LocalQueue {workload.spec.queue_name} not found"
-    if gone := going(look.cluster_queue, name):
+    if gone := going(context.cluster_queue, name):
         return "Misconfigured", gone
-    if not look.view.state.is_active(name):
+    if not context.view.state.is_active(name):
         return "Suspended", inactive("ClusterQueue", name)
     if local.spec.is_stopped:
         return "Suspended", inactive("LocalQueue", local.metadata.name)
     gates = workload.metadata.annotations.get(ADMISSION_GATED_BY, "").strip()
-    if gates and look.policy.gates.admission_gated_by and not look.is_option:
+    if gates and context.policy.gates.admission_gated_by and not context.is_option:
         return "AdmissionGated", f"{GATED_BY}{gates}"
     if says(workload, REPLACEMENT):
         return "PendingEvaluation", WAITS_FOR_PODS
@@ -489,7 +500,7 @@ def obstacle(look: WorkloadContext) -> tuple[str, str] | None:
 
 
 def going(queue: ClusterQueue | None, name: str) -> str:
-    """What a workload of a ClusterQueue is told that is gone or being deleted; "": it is neither."""
+    """The message for workloads of a ClusterQueue that is gone or being deleted; "": it is neither."""
     if queue is None:
         return f"ClusterQueue {name} not found"
     return f"ClusterQueue {name} is terminating" if queue.metadata.deletion_timestamp is not None else ""
@@ -505,7 +516,7 @@ def inactive(kind: str, name: str) -> str:
 
 
 def _is_ours(message: str) -> bool:
-    """Whether an obstacle was told here, or in the same words: what the scheduler found otherwise is its own."""
+    """Whether this controller wrote an obstacle, or the same words; others are what the scheduler found."""
     if message.startswith(GATED_BY) or message in (NO_QUEUE, WAITS_FOR_PODS, message_of_eviction(DEACTIVATED)):
         return True
     about_queue = message.startswith(("ClusterQueue ", "LocalQueue "))
@@ -514,7 +525,7 @@ def _is_ours(message: str) -> bool:
 
 # --- the rules in their order -----------------------------------------------------------------------------------------
 
-# Who holds quota, and who does not; left out are those that have nothing to say there.
+# The rules for workloads with quota, and those for workloads without; rules without an effect there are left out.
 HOLDING = (
     deactivate, limit_execution, heed_rejection, stop_with_queue, heed_retry, expect_pods, give_back, pass_checks,
     list_gates, keep_deactivated,

@@ -1,6 +1,6 @@
-"""A plan put into the state: the one place where decisions of a cycle take effect there (S-5.8 to 5.14, S-10.1).
+"""A plan put into the state: the one place where a cycle's decisions take effect (S-5.8 to 5.14, S-10.1).
 
-Each status of a verdict has a handler. Afterwards comes what the cycle itself makes worth another look.
+Each status of a verdict has a handler. Last, workloads become due because of what the cycle itself changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from makeway.core.state import State
 
 
 def carry_out(state: State, plan: Plan) -> None:
-    """Put a plan into the state: who was admitted holds quota, victims are marked, the others wait again."""
+    """Put a plan into the state: admitted workloads hold quota, victims are marked, the others wait again."""
     if plan.verdicts or plan.passed:  # without heads there was none (S-5.1)
         state.scans.next_cycle()
     for head in plan.passed:
@@ -49,12 +49,12 @@ def carry_out(state: State, plan: Plan) -> None:
 
 
 def _admit(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
-    """It holds quota."""
+    """An admitted workload holds quota."""
     state.hold(admitted(verdict, now, may_run=is_admitted(state, verdict)))
 
 
 def _preempt(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
-    """Its victims are asked to leave, the claims it takes are counted as taken, and so is the round."""
+    """The victims of a workload are asked to leave. The claims that it takes and its round are counted."""
     workload = verdict.workload
     for target in verdict.targets:
         if not target.workload.evicted:
@@ -74,7 +74,7 @@ def _preempt(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
 
 
 def _migrate(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
-    """The sibling that it replaces is asked to leave (S-12.7.1)."""
+    """The sibling that an Option replaces is asked to leave (S-12.7.1)."""
     if verdict.replaces is not None:
         mark_evicted(state, verdict.replaces, now)
     _put_claim(state, verdict)
@@ -83,7 +83,7 @@ def _migrate(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
 
 
 def _wait(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
-    """It waits for what its verdict says; what it is entitled to, or has reserved, is kept for it."""
+    """A workload waits for what its verdict says. What it is entitled to, or has reserved, is kept for it."""
     workload = verdict.workload
     _put_claim(state, verdict)
     if verdict.spared and state.rounds.of(workload).is_exhausted:
@@ -99,7 +99,7 @@ def _wait(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
 
 
 def _skip(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
-    """It is a head again in the next cycle, unless what it needs is kept free for others."""
+    """A workload that was skipped is a head again in the next cycle, unless what it needs is kept free for others."""
     _requeue(state, verdict, now, wakes)
     _await_turn(state, verdict, now)
 
@@ -113,7 +113,7 @@ _HANDLERS: dict[Status, Callable[[State, Verdict, Millis, int], None]] = {
 
 
 def _put_claim(state: State, verdict: Verdict) -> None:
-    """Its claim is in force, unless it is the one that was."""
+    """The claim of a workload comes into force, unless it is the one that already is."""
     known = state.claims.find(verdict.workload.key)
     if verdict.claim is not None and (known is None or known.claim is not verdict.claim):
         preempts = bool(verdict.targets or verdict.took)
@@ -121,7 +121,7 @@ def _put_claim(state: State, verdict: Verdict) -> None:
 
 
 def _requeue(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
-    """It waits again, and goes on with the flavors where its search ended."""
+    """A workload waits again. Its next search goes on with the flavors where this one ended."""
     workload, requeue = verdict.workload, verdict.requeue
     assert requeue is not None, "only an admitted workload does not wait"
     if verdict.keeps_its_flavors:
@@ -144,7 +144,7 @@ def _requeue(state: State, verdict: Verdict, now: Millis, wakes: int) -> None:
 
 
 def _await_turn(state: State, verdict: Verdict, now: Millis) -> None:
-    """It is due again when its turn comes, if it waits for one (S-7.14)."""
+    """A workload that waits for its turn is due again when that comes (S-7.14)."""
     workload = verdict.workload
     turn = verdict.turn if verdict.requeue in SHAPE_MOVING else None
     if turn is None and state.claims.find(workload.key) is None:  # from then on it may have other victims
@@ -155,10 +155,10 @@ def _await_turn(state: State, verdict: Verdict, now: Millis) -> None:
 
 
 def _binds_larger(state: State, verdict: Verdict) -> bool:
-    """Whether nobody behind it in its line who asks for as much or more can fare better.
+    """Whether the verdict also holds for those behind the workload in its queue that ask for as much or more.
 
-    Where flavors are to be chosen from, or something is reserved for it, they might: by the one flavor it was not
-    shown, or by what they reserve in turn.
+    It does not where there is a choice of flavors, or where something is reserved for the workload: another one might
+    get a flavor that this one was not offered, or reserve something itself.
     """
     if verdict.workload.family is not None or verdict.reserved or not state.propagates_refusals:
         return False
@@ -168,9 +168,9 @@ def _binds_larger(state: State, verdict: Verdict) -> bool:
 def _settle_due(
     state: State, plan: Plan, kept_before: Mapping[QueueName, Mapping[WorkloadKey, HeadReservation]]
 ) -> None:
-    """What the cycle itself makes worth another look (S-4.6.8, 4.6.9, 5.1)."""
+    """Workloads become due because of what the cycle changed (S-4.6.8, 4.6.9, 5.1)."""
     state.pending.reservations.end_behind_heads()
-    for verdict in plan.admitted:  # somebody new may be a victim now
+    for verdict in plan.admitted:  # a workload that was just admitted may be a victim
         state.pending.due(sorted(after_admission(state, verdict.workload.queue)))
         state.pending.end_turns_behind_others(state.tree_of(verdict.workload.queue))
     kept = state.pending.reservations.by_queue()
@@ -182,13 +182,13 @@ def _settle_due(
 
 
 def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -> None:
-    """Who lost to what is held is due when that has changed since (S-5.14, 5.1)."""
+    """A workload that lost to held quota is due when that quota has changed since (S-5.14, 5.1)."""
     lost = [verdict for verdict in plan.verdicts if verdict.lost_to]
     if not plan.held_before and not lost and not state.pending.entitlements.firsts():
         return
     with state.trial():
         queues = sorted({name for verdict in plan.verdicts for name in state.tree_of(verdict.workload.queue)})
-        claims.foresee(state, claims.survey(state, plan.now, queues).standing, plan.now)
+        claims.foresee(state, claims.survey(state, plan.now, queues).in_force, plan.now)
         held = Holds(state).in_force({})
     for queue in sorted({*plan.held_before, *held}):
         if plan.held_before.get(queue) != held.get(queue):
@@ -200,7 +200,7 @@ def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -
 
 
 def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> Workload:
-    """The workload as it is once it has what the verdict gives it; ``may_run``: and whether it is Admitted with it."""
+    """The workload as it is once it has what the verdict gives it; ``may_run``: whether it is then Admitted, too."""
     return replace(
         verdict.workload,
         usage=dict(verdict.assignment.usage),
@@ -225,6 +225,6 @@ def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> W
 
 
 def is_admitted(state: State, verdict: Verdict) -> bool:
-    """Whether it may run at once: its flavors ask for no check that is not Ready (S-5.7.14)."""
+    """Whether a workload may run at once: all checks of its flavors are Ready (S-5.7.14)."""
     checks = state.queues[verdict.workload.queue].checks_for(flavor for flavor, _ in verdict.assignment.usage)
     return verdict.status == "admitted" and verdict.workload.has_passed(checks)

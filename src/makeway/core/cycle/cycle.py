@@ -1,9 +1,9 @@
 """One scheduling cycle: heads and state in, a plan out (S-5). It decides; it writes nothing.
 
-Every head is judged on the state as it is, then the entries are taken in order, each seeing what those before it
-took and whom they asked to leave. Where claims are in force, claimants whose victims are gone come first, and all
-others are judged on the state as it will be (``claims``); an admission must fit the state as it is, too.
-The state is left as it was found; ``applying`` puts a plan into it.
+Every head is judged on the state as it is. Then the entries are processed in order: each sees what earlier entries
+took, and which workloads they asked to leave. Where claims are in force, claimants whose victims are gone come first.
+All other heads are then judged on the state as it will be (``claims``), but an admission must also fit the state as it
+is. The cycle leaves the state unchanged; ``applying`` puts its plan into it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Heads(NamedTuple):
-    """Whom the next cycle looks at (S-4.2)."""
+    """The workloads that the next cycle evaluates (S-4.2)."""
 
     ready: list[Workload]  # claimants whose victims are gone
     others: list[Workload]  # one per active queue
@@ -44,40 +44,40 @@ class Heads(NamedTuple):
 
 
 def heads(state: State) -> list[Workload]:
-    """Whom the next cycle looks at: claimants whose victims are gone, and one workload per active queue (S-4.2)."""
-    found = Heads.of(state)
-    return [*found.ready, *found.others]
+    """The workloads that the next cycle evaluates: claimants whose victims are gone, one per active queue (S-4.2)."""
+    next_heads = Heads.of(state)
+    return [*next_heads.ready, *next_heads.others]
 
 
 def _heads_beside(state: State, ready: list[Workload]) -> list[Workload]:
-    """One workload per active queue, those first that were not refused since the last change; no claimant."""
+    """One workload per active queue, no claimants; those that were not refused since the last change come first."""
     parity = state.policy.is_parity
-    found = []
+    others = []
     for name in state.pending.in_use():
         if not state.is_active(name) and (parity or name in state.queues):
-            continue  # where no such queue exists we say so to its workloads (S-5.3.3); the recorded system does not
+            continue  # workloads of a missing queue are told so (S-5.3.3); the recorded system tells them nothing
         claimants = state.claims.of_queue.get(name, {})
         head = state.pending.head(
             name, due_only=not parity, sticky_blocks=not state.policy.gates.preemption_claims, but=claimants
         )
-        if head is not None and not (claimants and _stands_back(state, head, ready)):
-            found.append(head)
-    return found
+        if head is not None and not (claimants and _yields(state, head, ready)):
+            others.append(head)
+    return others
 
 
-def _stands_back(state: State, head: Workload, ready: list[Workload]) -> bool:
-    """Whether a sibling goes before it: one that is an entry itself, or a more preferred one that claims (S-12.7.3)."""
+def _yields(state: State, head: Workload, ready: list[Workload]) -> bool:
+    """Whether a sibling comes before it: an entry itself, or a more preferred one that claims (S-12.7.3)."""
     if head.family is None:
         return False
     claimants = (state.pending.find(head.queue, key) for key in state.claims.of_queue[head.queue])
-    better = (each for each in claimants if each is not None and each.option_rank < head.option_rank)
-    return head.family in {each.family for each in (*ready, *better)}
+    better = (claimant for claimant in claimants if claimant is not None and claimant.option_rank < head.option_rank)
+    return head.family in {claimant.family for claimant in (*ready, *better)}
 
 
 def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool = False) -> Plan:
-    """The plan of the next cycle; ``of`` its heads, where somebody has asked for them already.
+    """The plan of the next cycle. ``of``: its heads, where the caller has them already.
 
-    ``passing``: a head that was refused before and is certainly refused again is passed over, and not told the same.
+    ``passing``: a head that was refused before, and is certainly refused again, is skipped and keeps its last status.
     """
     ready, others = Heads.of(state) if of is None else of
     passing = passing and state.propagates_refusals
@@ -87,7 +87,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
     known = claims.survey(state, now, sorted(trees))
     waits = state.waits_for_pods
     with state.trial():
-        redeeming = Redeeming(state, now, known.standing, frozenset(each.uid for each in ready), waits=waits)
+        redeeming = Redeeming(state, now, known.in_force, frozenset(each.uid for each in ready), waits=waits)
         first = redeeming.verdicts()
         claims.foresee(state, redeeming.left, now)
         ledger = Ledger(state, redeeming.left)
@@ -97,7 +97,7 @@ def decide(state: State, now: Millis, of: Heads | None = None, *, passing: bool 
 
 
 def _decide_as_it_is(state: State, now: Millis, heads: list[Workload], *, passing: bool) -> Plan:
-    """Where nobody claims anything, the state will be as it is: that is known without a trial."""
+    """The plan where there are no claims: the state as it will be is the state as it is, so no trial is needed."""
     ledger = Ledger(state, ())
     passed, heads = _parted(state, now, heads, ledger) if passing else ((), heads)
     if not heads:
@@ -110,7 +110,7 @@ def _decide_as_it_is(state: State, now: Millis, heads: list[Workload], *, passin
 def _parted(
     state: State, now: Millis, heads: list[Workload], ledger: Ledger
 ) -> tuple[tuple[Workload, ...], list[Workload]]:
-    """Heads that are passed over, and those that become entries."""
+    """The heads that are skipped, and those that become entries."""
     passed: list[Workload] = []
     others: list[Workload] = []
     for head in heads:
@@ -123,10 +123,10 @@ def _take_all(state: State, now: Millis, heads: list[Workload], processor: Entry
     entries = [nominate(state, head, now, processor.ledger.protected_claimants) for head in heads]
     refused = [refused_at_once(entry) for entry in entries if entry.refused is not None]
     turns: list[_Turn] = [entry for entry in entries if entry.refused is None]
-    for queue, standing in state.pending.reservations.by_queue().items():
+    for queue, reservations in state.pending.reservations.by_queue().items():
         refused_head = state.pending.first(queue)
-        if refused_head in standing and not state.pending.list_of(queue).is_due(refused_head, blocks=False):
-            turns.append(_Kept(queue, refused_head, standing[refused_head]))
+        if refused_head in reservations and not state.pending.list_of(queue).is_due(refused_head, blocks=False):
+            turns.append(_Kept(queue, refused_head, reservations[refused_head]))
     in_turn = _take_by_shares if state.policy.fair_sharing else _take_in_order
     return [*in_turn(state, turns, processor), *refused]
 
@@ -136,23 +136,25 @@ class _Kept(NamedTuple):
 
     queue: QueueName
     head: WorkloadKey
-    standing: HeadReservation
+    reservation: HeadReservation
 
 
 _Turn = Entry | _Kept
 
 
 def _take_in_order(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
-    """All turns are put in order before the first is taken (S-5.6)."""
-    for turn in sorted(turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.standing.order):
+    """Process the turns in one order, fixed before the first of them (S-5.6)."""
+    for turn in sorted(
+        turns, key=lambda turn: order(state, turn) if isinstance(turn, Entry) else turn.reservation.order
+    ):
         if isinstance(turn, Entry):
             yield processor.take(turn)
         else:
-            processor.ledger.keep_free(turn.queue, turn.standing.amounts, turn.head)
+            processor.ledger.keep_free(turn.queue, turn.reservation.amounts, turn.head)
 
 
 def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor) -> Iterator[Verdict]:
-    """Each turn is chosen by shares that count what those before it took (S-9.4)."""
+    """Process the turns by shares; each choice counts what earlier turns took (S-9.4)."""
     nodes = state.tree.queues
     contestants: list[Contestant[_Turn]] = []
     for turn in turns:
@@ -160,7 +162,7 @@ def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor)
             contestants.append(Contestant(turn.workload, nodes[turn.workload.queue], turn.assignment.usage, turn))
         else:
             head = state.pending.list_of(turn.queue).members[turn.head]
-            contestants.append(Contestant(head, nodes[turn.queue], turn.standing.asked, turn))
+            contestants.append(Contestant(head, nodes[turn.queue], turn.reservation.asked, turn))
     tournament: Tournament[_Turn] = Tournament(state, contestants, processor.ledger.as_ordered)
     while (picked := tournament.pick()) is not None:
         turn, why = picked
@@ -168,5 +170,5 @@ def _take_by_shares(state: State, turns: list[_Turn], processor: EntryProcessor)
             verdict = processor.take(turn)
             yield replace(verdict, steps=(*verdict.steps, why))
         else:
-            processor.ledger.keep_free(turn.queue, turn.standing.amounts, turn.head)
+            processor.ledger.keep_free(turn.queue, turn.reservation.amounts, turn.head)
         tournament.refresh(nodes[queue] for queue in processor.ledger.left_since())

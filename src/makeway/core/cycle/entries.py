@@ -1,7 +1,7 @@
-"""The heads of a cycle, one after the other: each sees what those before it took and whom they asked to leave (S-5.7).
+"""The entries of a cycle, one after the other. Each sees what earlier ones took, and their victims as leaving (S-5.7).
 
-Rules are asked in their order, and the first that has an answer decides; a rule may take for granted that none before
-it had one. All of it happens inside the trial of the cycle, whose ``ledger`` knows what was taken.
+Rules are asked in order, and the first that has an answer decides. So a rule may rely on all before it having had
+none. All of it happens inside the trial of the cycle; the ``ledger`` knows what was taken.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from makeway.core.trace import Rule, Step
 
 
 class EntryProcessor:
-    """``waits``: nothing is admitted until pods are ready; the first admission of the cycle may begin that (S-5.7.12).
+    """Processes the entries of one cycle.
 
+    ``waits``: nothing is admitted until pods are ready; the first admission of the cycle may begin that (S-5.7.12).
     Where claims are in force, chosen victims count as gone in the trial, and claimants hold what they claim.
     """
 
@@ -38,13 +39,13 @@ class EntryProcessor:
         self.ledger = ledger
 
     def take(self, entry: Entry) -> Verdict:
-        """Rules 5.7.2 to 5.7.14, in their order."""
+        """Apply rules 5.7.2 to 5.7.14 in order."""
         recomputed: Literal["", "new_targets", "deferred_fit", "skipped"] = ""
         gates, ledger = self._state.policy.gates, self.ledger
         if gates.recompute_assignment_upon_preemption_targets_overlap and ledger.overlaps(entry):
             self._recompute(entry)
             recomputed = "deferred_fit" if entry.deferred else "new_targets" if entry.targets else "skipped"
-        ledger.holds.decide(entry.workload, None)  # what it was entitled to is found out anew
+        ledger.holds.decide(entry.workload, None)  # whether it is entitled to lent quota is decided anew
         verdict = self._judge(entry)
         if verdict.entitled:
             ledger.holds.decide(entry.workload, entry.assignment.usage)
@@ -60,14 +61,14 @@ class EntryProcessor:
     # --- the rules in their order -------------------------------------------------------------------------------------
 
     def _fits_nowhere(self, entry: Entry) -> Verdict | None:
-        """No flavor has room for it, whoever leaves (S-5.7.4)."""
+        """No flavor has room for it, even if others leave (S-5.7.4)."""
         if entry.assignment.mode is not Mode.NO_FIT:
             return None
         steps = (*entry.assignment.steps, *entry.steps)
         return wait(entry, "NoFit", *steps, spared=entry.spared, turn=entry.turn)
 
-    def _may_displace_nobody(self, entry: Entry) -> Verdict | None:
-        """Somebody would have to leave, and it may ask nobody: room is kept for it (S-5.7.5, 5.8)."""
+    def _may_displace_none(self, entry: Entry) -> Verdict | None:
+        """It fits only if others leave, but it may displace none of them: room is kept for it (S-5.7.5, 5.8)."""
         if entry.targets or not entry.assignment.preempts:
             return None
         workload = entry.workload
@@ -81,17 +82,17 @@ class EntryProcessor:
         )  # fmt: skip
 
     def _is_gated(self, entry: Entry) -> Verdict | None:
-        """It has to ask others to leave, and may not yet (S-5.7.6)."""
+        """It has to displace others, and its preemption gate is closed (S-5.7.6)."""
         if not entry.workload.gated or not entry.assignment.preempts:
             return None
         return wait(entry, "PreemptionGated", Step(Rule.GATED, (entry.workload.key,)))
 
     def _overlaps(self, entry: Entry) -> Verdict | None:
-        """An entry before it displaces one of its victims (S-5.7.8)."""
+        """An earlier entry displaces one of its victims (S-5.7.8)."""
         return skip(entry, Rule.OVERLAP) if self.ledger.overlaps(entry) else None
 
     def _lost_its_room(self, entry: Entry) -> Verdict | None:
-        """Another has taken its room, or it is kept for others: then it is due when that changes (S-5.1)."""
+        """Another entry has taken its room, or the room is kept for others: it is due when that changes (S-5.1)."""
         ledger = self.ledger
         if ledger.fits_beside(entry) or self._search_again(entry):
             return None
@@ -105,11 +106,11 @@ class EntryProcessor:
         return replace(verdict, held_back=True, steps=(*verdict.steps, step), lost_to=lost_to)
 
     def _fits_later(self, entry: Entry) -> Verdict | None:
-        """It was found to fit once the victims of earlier entries are gone (S-5.7.9)."""
+        """Its search found that it fits once the victims of earlier entries are gone (S-5.7.9)."""
         return self._defer(entry) if entry.deferred else None
 
     def _fits_once_victims_left(self, entry: Entry) -> Verdict | None:
-        """It fits the tree as it will be, and not yet as it is (S-5.7.9a)."""
+        """It fits the tree as it will be, but not yet as it is (S-5.7.9a)."""
         if (
             not self._by_claim
             or entry.assignment.preempts
@@ -120,13 +121,13 @@ class EntryProcessor:
         return self._defer(entry)
 
     _RULES: tuple[Callable[[EntryProcessor, Entry], Verdict | None], ...] = (
-        _fits_nowhere, _may_displace_nobody, _is_gated, _overlaps, _lost_its_room, _fits_later, _fits_once_victims_left,
+        _fits_nowhere, _may_displace_none, _is_gated, _overlaps, _lost_its_room, _fits_later, _fits_once_victims_left,
     )  # fmt: skip
 
     def _grant(self, entry: Entry) -> Verdict:
-        """There is room for it, once those have left whom it displaces (S-5.7.10 to 5.7.14)."""
+        """There is room for it, if necessary once its victims have left (S-5.7.10 to 5.7.14)."""
         state, workload, ledger = self._state, entry.workload, self.ledger
-        if entry.round:  # it counts as what it is once those have left, too, whom earlier entries asked to
+        if entry.round:  # the round is judged as if the victims of earlier entries had left as well
             entry.round = round_of(state, workload, entry.assignment.usage, entry.targets)
         claim = (
             self._claim(entry) if self._by_claim and (entry.assignment.preempts or entry.replaces is not None) else None
@@ -150,7 +151,7 @@ class EntryProcessor:
     # --- searching again ----------------------------------------------------------------------------------------------
 
     def _search(self, entry: Entry) -> tuple[Assignment, Victims]:
-        """Once more, as if all earlier victims were gone, on the flavors that were chosen before (S-5.7.3)."""
+        """Search again on the flavors that were chosen before, as if all earlier victims were gone (S-5.7.3)."""
         only = {
             (part.index, resource): choice.flavor
             for part in entry.assignment.pod_sets
@@ -168,10 +169,10 @@ class EntryProcessor:
         entry.deferred = assignment.mode is Mode.FIT
 
     def _search_again(self, entry: Entry) -> bool:
-        """Whether it finds others to displace beside what is reserved, claimed or held since its search (S-5.15).
+        """Whether it finds victims although room is reserved, claimed or held since its first search (S-5.15).
 
-        First as if nothing were held: it may end within its own quota, where holds do not bind it. One whose gate is
-        closed may displace nobody, and waits for what is kept to change.
+        The first attempt leaves holds out, for they do not bind an entry within its own quota. One whose gate is closed
+        may displace no workload, and waits for what is kept to change.
         """
         if not self._searches_again or not self.ledger.fits_beside(entry, but_for=is_kept, holds=False):
             return False
@@ -184,7 +185,7 @@ class EntryProcessor:
         return self._is_helped_by(entry, *found)
 
     def _is_helped_by(self, entry: Entry, assignment: Assignment, victims: Victims) -> bool:
-        """Whether it gets its room by what a later search found; then that takes the place of the first."""
+        """Whether a later search makes room for the entry; its result then replaces the first one."""
         again = replace(entry, assignment=assignment, targets=victims.targets, deferred=False)
         is_answer = assignment.mode is Mode.FIT or bool(victims.targets and not entry.workload.gated)
         if not is_answer or self.ledger.overlaps(again) or not self.ledger.fits_beside(again):
@@ -196,7 +197,7 @@ class EntryProcessor:
     # --- what an entry gets -------------------------------------------------------------------------------------------
 
     def _defer(self, entry: Entry) -> Verdict:
-        """It waits until those have left who were asked to by others: all of its tree that still hold quota."""
+        """The entry waits until the workloads of its tree that others asked to leave hold no quota any more."""
         claim = None
         if self._by_claim:
             victims = self.ledger.leaving(entry)
@@ -207,18 +208,18 @@ class EntryProcessor:
         return wait(entry, "PendingPreemption", Step(Rule.DEFERRED, (entry.workload.key,)), claim=claim)
 
     def _claim(self, entry: Entry) -> Claim:
-        """On those who leave for it, and on the victims of the claims it takes."""
+        """A claim on the victims of the entry, and on those of the claims that it takes."""
         claimants = self.ledger.claimants
         leaving = [victim for victim in entry.leaving if victim.key not in claimants]
         taken = [claimants[victim.key] for victim in entry.leaving if victim.key in claimants]
-        inherited = [victim for each in taken for victim in each.victims]  # who has left by now may be back by right
-        victims = [(each.key, each.uid) for each in (*leaving, *inherited)]
-        latest = DAWN if victims else max((each.claim.expires_at for each in taken), default=self._now)
+        inherited = [victim for claimant in taken for victim in claimant.victims]  # one that left may be back by right
+        victims = [(victim.key, victim.uid) for victim in (*leaving, *inherited)]
+        latest = DAWN if victims else max((claimant.claim.expires_at for claimant in taken), default=self._now)
         until = claims.deadline(self._state, (*leaving, *inherited), self._now, at_least=latest)
         return claims.new_claim(entry.assignment, victims, self._now, until)
 
     def _reserve(self, entry: Entry) -> dict[FR, int]:
-        """Keep room for a head that must wait although nobody can be asked to leave (S-5.8)."""
+        """Keep room for a head that must wait although it may displace no workload (S-5.8)."""
         queue = self._state.queues[entry.workload.queue]
         if queue.reclaim.takes_any and not reserves_anyway(self._state, entry.workload):
             return {}
@@ -230,7 +231,7 @@ class EntryProcessor:
 
 
 def order(state: State, entry: Entry) -> tuple[Any, ...]:
-    """In which order entries are taken (S-5.6); the name of the queue breaks the last tie."""
+    """The sort key of an entry (S-5.6); the name of the queue breaks the last tie."""
     workload, gates = entry.workload, state.policy.gates
     first = gates.prioritize_preemptor_workloads and workload in state.preemptors
     priority = -workload.priority if gates.priority_sorting_within_cohort else 0
@@ -241,21 +242,21 @@ def order(state: State, entry: Entry) -> tuple[Any, ...]:
 
 
 def reserves_anyway(state: State, workload: Workload) -> bool:
-    """Whether it keeps room free also where it could reclaim it later: recorded of who waits for victims (0028)."""
+    """Whether it also keeps room that it could reclaim later: recorded of workloads that wait for victims (0028)."""
     policy = state.policy
     is_meant = policy.is_parity and policy.gates.prioritize_preemptor_workloads
     return is_meant and state.preemptors.is_last(workload)
 
 
 def stays_reserved(state: State, queue: QueueName) -> bool:
-    """Whether what is reserved for a refused head outlives the cycle: that of a strict queue that does not lend."""
+    """Whether what is reserved for a refused head outlives the cycle: it does in a strict queue that does not lend."""
     return state.pending.list_of(queue).strict and not state.policy.lends_what_is_reserved
 
 
 def reservation(state: State, entry: Entry, leaving: Usage) -> dict[FR, int]:
-    """What an entry keeps from those after it: all it takes if it fits, else up to its own quota or limit (S-5.8).
+    """What an entry keeps from later entries: all it takes if it fits, else up to its own quota or limit (S-5.8).
 
-    ``leaving`` is what victims of the cycle, gone already in ``state``, still use in the entry's queue.
+    ``leaving``: what victims of the cycle, already gone in ``state``, still use in the entry's queue.
     """
     if entry.assignment.mode is Mode.FIT:
         return dict(entry.assignment.usage)

@@ -1,7 +1,7 @@
-"""Which flavor each resource of a workload would get, and whether it fits there: now, or if somebody leaves (S-6).
+"""Which flavor each resource of a workload gets, and whether it fits there now or only after preemption (S-6).
 
-The search walks a group's flavors in the queue's order, from where the last search stopped, and stops where the
-queue's policy says so. What it found is a value; whether a preemption would help is asked of ``simulate``.
+The search walks a group's flavors in the queue's order, starting where the last search stopped, and stops where the
+queue's policy says so. Its result is a value. ``simulate`` says whether preemption would help.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Mode(IntEnum):
     """How a request relates to a flavor, worst first (S-6.6)."""
 
     NO_FIT = 0
-    NO_CANDIDATES = 1  # preemption would be legal, but there is nobody to evict
+    NO_CANDIDATES = 1  # preemption would be allowed, but there is no candidate
     PREEMPT = 2
     RECLAIM = 3
     FIT = 4
@@ -57,8 +57,8 @@ class NoFit(IntEnum):
 
 
 Simulate = Callable[[FR, int], tuple[Mode, int]]  # what evicting could do for one flavor-resource, and the level then
-Scan = tuple[int, ResourceName]  # of the flavors of a resource group, for a podSet
-Tried = Mapping[Scan, int]  # index where it stopped; -1: at the end
+Scan = tuple[int, ResourceName]  # the flavors of a resource group, for a podSet
+Tried = Mapping[Scan, int]  # index where the scan stopped; -1: at the end
 AT_END = -1
 
 
@@ -74,7 +74,7 @@ class FlavorChoice:
 
 @dataclass(frozen=True, slots=True)
 class FlavorAttempt:
-    """A flavor that was looked at, with the outcome of its worst resource."""
+    """A flavor that was tried, with the outcome of its worst resource."""
 
     flavor: FlavorName
     mode: Mode
@@ -95,7 +95,7 @@ class PodSetAssignment:
 
 @dataclass(slots=True)
 class Assignment:
-    """What a search found. Read-only once made."""
+    """The result of a search. Read-only once made."""
 
     pod_sets: list[PodSetAssignment] = field(default_factory=list)
     mode: Mode = Mode.FIT
@@ -103,11 +103,11 @@ class Assignment:
     usage: dict[FR, int] = field(default_factory=dict)
     why: NoFit | None = None
     steps: list[Step] = field(default_factory=list)
-    ended_before: frozenset[Scan] = frozenset()  # what ``ended`` was of the search that this one took the place of
+    ended_before: frozenset[Scan] = frozenset()  # the ``ended`` of the search that this one replaced
 
     @property
     def preempts(self) -> bool:
-        """Whether there is room only once others have left."""
+        """Whether there is room only once other workloads have left."""
         return self.mode is not Mode.FIT and self.mode is not Mode.NO_FIT
 
     @property
@@ -131,7 +131,7 @@ class Assignment:
 
     @property
     def ended(self) -> frozenset[Scan]:
-        """Scans that came to the last flavor; ``tried`` has not those that found none, for nothing is chosen there."""
+        """Scans that reached the last flavor; ``tried`` lacks those that chose no flavor."""
         at_end = {scan for scan, index in self.tried.items() if index == AT_END}
         in_vain = {(each.index, name) for each in self.pod_sets if each.mode is Mode.NO_FIT for name in each.requests}
         return self.ended_before | at_end | in_vain
@@ -148,7 +148,7 @@ class _Outcome:
 
 
 class _Usable(NamedTuple):
-    """A flavor that can be had, now or if others leave."""
+    """A flavor that can be had, now or after preemption."""
 
     flavor: FlavorName
     outcomes: dict[ResourceName, _Outcome]
@@ -171,16 +171,16 @@ class _Together:
 
 
 def asked_by(queue: Queue, pod_set: PodSet, count: int) -> dict[ResourceName, int]:
-    """What ``count`` pods of a podSet ask of a queue."""
+    """What ``count`` pods of a podSet request from a queue."""
     requests = {name: multiply(max(0, amount), count) for name, amount in pod_set.requests.items()}
     if queue.group_of(PODS) is not None:
-        requests[PODS] = count  # S-1.9
+        requests[PODS] = count  # counted as a resource (S-1.9)
     return requests
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """All that a flavor search reads. ``only`` restricts a podSet's resource to the flavor it had before."""
+    """All inputs of a flavor search. ``only`` restricts a podSet's resource to the flavor it had before."""
 
     tree: QuotaTree
     node: QuotaNode
@@ -217,7 +217,7 @@ class Search:
         return result
 
     def _assign_together(self, together: _Together, so_far: Assignment) -> NoFit | None:
-        """One flavor per resource group for podSets that go together; why not, if there is none (S-6.1)."""
+        """Assign one flavor per resource group to podSets that go together; why not, if there is none (S-6.1)."""
         why: NoFit | None = None
         decided: set[ResourceName] = set()
         mode = Mode.FIT
@@ -246,7 +246,7 @@ class Search:
     def _best_of(
         self, group: FlavorGroup, asked: list[ResourceName], together: _Together, so_far: Assignment
     ) -> Mode | NoFit:
-        """Try a group's flavors in order, stop where the policy says so, take the best seen (S-6.3, 6.7)."""
+        """Try a group's flavors in order, stop where the policy says so, and return the best one seen (S-6.3, 6.7)."""
         scan = (together.index, asked[0])
         best: _Usable | None = None
         mildest: NoFit | None = None
@@ -279,7 +279,7 @@ class Search:
     def _try(
         self, flavor: FlavorName, asked: list[ResourceName], together: _Together, so_far: Assignment
     ) -> _Usable | NoFit:
-        """What a flavor would do for all resources of a group; why not, if it cannot be had."""
+        """The outcome of a flavor for all resources of a group; why not, if the flavor cannot be had."""
         refusal = self._mismatch(flavor, together.pod_sets, together.name)
         if refusal is not None:
             so_far.steps.append(refusal)
@@ -293,7 +293,7 @@ class Search:
         return _Usable(flavor, outcomes, worst)
 
     def _outcome(self, flavor: FlavorName, resource: ResourceName, together: _Together, so_far: Assignment) -> _Outcome:
-        """How one flavor-resource would do (S-6.5)."""
+        """The outcome of one flavor-resource (S-6.5)."""
         fr, pod_set, asked = (flavor, resource), together.name, together.total[resource]
         before = so_far.usage.get(fr, 0)
         amount = add(before, asked)
@@ -329,31 +329,31 @@ class Search:
         return is_better((a.mode, a.level), (b.mode, b.level), prefer_preemption=self.queue.prefer_preemption)
 
     def _is_taken_before(self, a: _Outcome, b: _Outcome) -> bool:
-        """Whether one flavor is to be had rather than another, by the worst of their resources (S-6.7)."""
+        """Whether flavor ``a`` is preferred to ``b``, judged by their worst resources (S-6.7)."""
         return self._better(a, b) if self.policy.gates.flavor_fungibility else a.mode > b.mode
 
     def _representative(self, outcomes: Iterable[_Outcome]) -> _Outcome:
         """The worst resource of a flavor, whether or not the order of flavors is the queue's to say (S-6.6)."""
         worst: _Outcome | None = None
-        for each in outcomes:
-            if worst is None or self._better(worst, each):
-                worst = each
+        for outcome in outcomes:
+            if worst is None or self._better(worst, outcome):
+                worst = outcome
         assert worst is not None
         return worst
 
     def _mismatch(self, name: FlavorName, pod_sets: list[PodSet], shown: str) -> Step | None:
         """Why the podSets cannot use a flavor at all (S-6.3, 6.4)."""
-        if any(each.allowed and name not in each.allowed for each in pod_sets):
+        if any(pod_set.allowed and name not in pod_set.allowed for pod_set in pod_sets):
             return Step(Rule.NOT_ALLOWED, (shown, name))
         flavor = self.flavors.get(name)
         if flavor is None:
             return Step(Rule.NOT_FOUND, (shown, name))
-        for each in pod_sets:
+        for pod_set in pod_sets:
             for taint in flavor.taints:
-                tolerations = (*each.tolerations, *flavor.tolerations)
+                tolerations = (*pod_set.tolerations, *flavor.tolerations)
                 if not any(toleration.tolerates(taint) for toleration in tolerations):
                     return Step(Rule.TAINT, (shown, name, taint.key, taint.value, taint.effect))
-            if not _matches_labels(each, flavor.labels):
+            if not _matches_labels(pod_set, flavor.labels):
                 return Step(Rule.AFFINITY, (shown, name))
         return None
 

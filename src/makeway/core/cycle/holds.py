@@ -1,11 +1,11 @@
-"""What a waiting workload is entitled to is not lent again (S-5.14).
+"""Quota that a waiting workload is entitled to is not lent again (S-5.14).
 
-A workload that fits within its queue's nominal quota, and is kept out only because that is lent, may have no right to
-take it back. Then what it asks for is *held*: other queues do not borrow it while the workload waits, so that it gets
-in once enough was given back. A workload that stays within the nominal quota of its own queue is not held up by this,
-nor is one of the same queue; and where the holders of its own queue keep a workload out, it holds nothing.
+A workload may fit within its queue's nominal quota and still have to wait, because that quota is lent and it has no
+right to take it back. What it requests is then *held*: other queues cannot borrow it while the workload waits, so the
+workload gets in once enough was given back. A hold binds neither workloads of the same queue, nor those that stay
+within the nominal quota of their own queue. Where holders of its own queue keep a workload out, it holds nothing.
 
-Of a queue only the first such workload has a hold. ``Holds`` are those of one cycle: they change with its verdicts.
+Only the first such workload of a queue has a hold. ``Holds`` are those of one cycle and change with its verdicts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Hold(NamedTuple):
 
 
 def is_entitled(state: State, entry: Entry, reserved: Usage) -> bool:
-    """Whether only lent quota keeps out a head that needs others to leave and may ask nobody."""
+    """Whether only lent quota keeps out a head that needs others to leave and may displace none."""
     queue, node = state.queues[entry.workload.queue], state.tree.queues[entry.workload.queue]
     if not state.policy.holds_in_all_queues or queue.reclaim.takes_any or node.parent is None:
         return False
@@ -60,25 +60,25 @@ class Holds:
         return bool(self._first or self._decided)
 
     def decide(self, workload: Workload, usage: Usage | None) -> None:
-        """The cycle has a verdict on a workload: it is entitled to ``usage``, or to nothing that is lent."""
+        """Note the cycle's verdict: the workload is entitled to ``usage``, or (None) to nothing that is lent."""
         if usage is not None or workload.key in self._state.pending.list_of(workload.queue).entitled:
             self._decided.setdefault(workload.queue, {})[workload.key] = (workload, usage)
 
     def in_force(self, reserved: Reserved) -> dict[QueueName, Hold]:
-        """By queue; none where the queue is stopped, or its own holders have used what is waited for."""
-        found = {}
+        """The holds by queue; none where the queue is stopped, or where its own holders use what is waited for."""
+        holds = {}
         for queue in {**self._first, **dict.fromkeys(self._decided)} if self else ():
             node, first = self._state.tree.queues.get(queue), self._first_of(queue)
             if first is None or node is None or not self._state.is_active(queue):
                 continue
             if _leaves_room(node, first[1], reserved.get(queue, NOTHING)):
-                found[queue] = Hold(*first)
-        return found
+                holds[queue] = Hold(*first)
+        return holds
 
     def charge(self, beside: QuotaNode, reserved: Reserved) -> bool:
-        """In a trial: what other queues of its tree hold counts as used; whether there is any.
+        """In a trial, count what other queues of the tree hold as used; returns whether there is any.
 
-        What is reserved for heads of such a queue in this cycle is part of what it holds.
+        What is reserved in this cycle for heads of such a queue is part of its hold.
         """
         tree, is_any = self._state.tree, False
         for queue, hold in self.in_force(reserved).items():
@@ -93,10 +93,10 @@ class Holds:
         decided = self._decided.get(queue)
         if decided is None:
             return self._first.get(queue)
-        line = self._state.pending.list_of(queue)
-        sticky = line.sticky
+        waiting_list = self._state.pending.list_of(queue)
+        sticky = waiting_list.sticky
         marked: dict[WorkloadKey, tuple[Workload, Usage | None]] = {
-            **{key: (line.members[key], usage) for key, usage in line.entitled.items()}, **decided,
+            **{key: (waiting_list.members[key], usage) for key, usage in waiting_list.entitled.items()}, **decided,
         }  # fmt: skip
         left = [(workload, usage) for workload, usage in marked.values() if usage is not None]
         if not left:

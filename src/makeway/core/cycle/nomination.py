@@ -1,4 +1,4 @@
-"""What one head would need: flavors, and whom it would displace (S-5.3 to 5.5)."""
+"""What one head would need: flavors, and the workloads it would displace (S-5.3 to 5.5)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from makeway.core.trace import Rule, Step
 
 @dataclass(slots=True)
 class Entry:
-    """A head of the cycle with what was found for it."""
+    """A head of the cycle with the result of its search."""
 
     workload: Workload
     assignment: Assignment = field(default_factory=Assignment)
     targets: tuple[Target, ...] = ()
-    steps: tuple[Step, ...] = ()  # why nobody can be displaced
+    steps: tuple[Step, ...] = ()  # why no workload can be displaced
     round: Round = ""  # what displacing the targets counts as
-    spared: bool = False  # some are left out, for with them it would be a round too many
+    spared: bool = False  # some victims are left out, because they would make a round too many
     turn: Turn | None = None  # it displaces no equals, or none by time, before its turn
-    excluded: frozenset[str] = frozenset()  # whom it may not displace, whatever the policies say
+    excluded: frozenset[str] = frozenset()  # workloads it may not displace, whatever the policies say
     deferred: bool = False  # it fits once the victims of others are gone
-    refused: Requeue | None = None  # it was not even considered
+    refused: Requeue | None = None  # it was not considered
     replaces: Workload | None = None  # an Option: the Admitted sibling that leaves for it (S-12.7)
 
     @classmethod
@@ -42,7 +42,7 @@ class Entry:
         cls, workload: Workload, assignment: Assignment, victims: Victims, excluded: frozenset[str],
         replaces: Workload | None = None,
     ) -> Entry:  # fmt: skip
-        """The entry of a head with what a search found for it."""
+        """The entry of a head with the result of a search."""
         return cls(
             workload, assignment, victims.targets, victims.steps, victims.round, bool(victims.spared), victims.turn,
             excluded, replaces=replaces,
@@ -50,29 +50,29 @@ class Entry:
 
     @property
     def leaving(self) -> list[Workload]:
-        """Who leaves for it now; the sibling that it replaces does only once nobody else has to (S-12.7.1)."""
+        """The workloads that leave for it now; a sibling that it replaces leaves last (S-12.7.1)."""
         if self.targets or self.replaces is None:
             return [target.workload for target in self.targets]
         return [self.replaces]
 
     def renew(self, assignment: Assignment, victims: Victims) -> None:
-        """A later search takes the place of the first."""
+        """The result of a later search replaces the first one."""
         assignment.ended_before = self.assignment.ended
         self.assignment, self.targets, self.steps = assignment, victims.targets, victims.steps
         self.round, self.spared = victims.round, self.spared or bool(victims.spared)
         self.turn = victims.turn
 
 
-NOBODY = Victims()
-Barred = Callable[[Workload], frozenset[str]]  # whom a workload may not displace, whatever the policies say
+NO_VICTIMS = Victims()
+Barred = Callable[[Workload], frozenset[str]]  # the workloads that one may not displace, whatever the policies say
 Only = Mapping[tuple[int, ResourceName], FlavorName]
 
 
-def bars_nobody(_: Workload) -> frozenset[str]:
+def bars_none(_: Workload) -> frozenset[str]:
     return frozenset()
 
 
-def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bars_nobody) -> Entry:
+def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bars_none) -> Entry:
     """The entry of a head, judged on the state as it is."""
     reason = _refusal(state, workload)
     if reason is not None:
@@ -85,7 +85,7 @@ def nominate(state: State, workload: Workload, now: Millis, barred: Barred = bar
 
 
 def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: Millis, barred: Barred) -> Entry:
-    """The entry of an Option whose family runs already: it stands back, or takes over (S-5.7.1, 12.7.1, 12.7.2)."""
+    """The entry of an Option whose family runs already: it yields, or takes over (S-5.7.1, 12.7.1, 12.7.2)."""
 
     def refused(requeue: Requeue, reason: str, words: str) -> Entry:
         return Entry(workload, refused=requeue, steps=(Step(Rule.REFUSED, (workload.key, reason, words)),))
@@ -107,7 +107,7 @@ def _nominate_beside(state: State, workload: Workload, sibling: Workload, now: M
 
 
 def _refusal(state: State, workload: Workload) -> tuple[Requeue, str, str] | None:
-    """How it is requeued, its condition reason and its words, if it cannot be considered (S-5.3)."""
+    """Why a head cannot be considered (S-5.3): how it is requeued, the reason of its condition, and the message."""
     if workload.refusal:
         return "Generic", workload.refusal, workload.refused
     queue = state.queues.get(workload.queue)
@@ -124,18 +124,18 @@ def _refusal(state: State, workload: Workload) -> tuple[Requeue, str, str] | Non
 
 def find_assignment(
     state: State, workload: Workload, now: Millis, *, tried: Tried, only: Only | None = None,
-    barred: Barred = bars_nobody, replaces: Workload | None = None, all_expired: bool = False,
+    barred: Barred = bars_none, replaces: Workload | None = None, all_expired: bool = False,
 ) -> tuple[Assignment, Victims]:  # fmt: skip
-    """With all its pods if that fits or can be made to; else, if it allows it, with as many as can be had (S-5.4).
+    """With all its pods if that fits or can be made to; else, with partial admission, with as many as possible (S-5.4).
 
-    ``replaces`` counts as gone. ``all_expired``: as if all equals of its queue had had their time, and it its turn.
+    ``replaces`` counts as gone. ``all_expired``: as if the time of its queue's equals were up, and its turn had come.
     """
     if replaces is not None:
         with state.trial():
             state.tree.release_all(state.tree.queues[replaces.queue], replaces.usage or {})
             return find_assignment(state, workload, now, tried=tried, only=only, barred=barred)
     finder = _Finder(state, workload, now, tried, only, barred, all_expired=all_expired)
-    full = [each.count for each in workload.pod_sets]
+    full = [pod_set.count for pod_set in workload.pod_sets]
     assignment, victims = finder.probe(full)
     if assignment.mode is Mode.FIT or victims.targets:
         return assignment, victims
@@ -148,8 +148,8 @@ def find_assignment(
 
 def search_counts(pod_sets: Sequence[PodSet], succeeds: Callable[[list[int]], bool]) -> list[int] | None:
     """The largest reduced counts that ``succeeds`` accepts: a lower-bound search over one common index (S-5.5)."""
-    full = [each.count for each in pod_sets]
-    reduced = [0 if each.min_count is None else max(0, each.count - each.min_count) for each in pod_sets]
+    full = [pod_set.count for pod_set in pod_sets]
+    reduced = [0 if pod_set.min_count is None else max(0, pod_set.count - pod_set.min_count) for pod_set in pod_sets]
     total = sum(reduced)
     if total == 0:
         return None
@@ -169,14 +169,14 @@ def _counts(full: list[int], reduced: list[int], index: int, total: int) -> list
 
 
 def round_of(state: State, workload: Workload, usage: Usage, targets: Sequence[Target]) -> Round:
-    """What displacing these counts as: who leaves anyway, or had its time, makes no round (S-19.3.1).
+    """What displacing these counts as. Victims that leave anyway, or whose time is up, make no round (S-19.3.1).
 
     Own victims of lower priority make no round above nominal quota as long as the queue does not use more than before:
     then nothing is taken from others (0042).
     """
-    if not any(_displaces(each) for each in targets):
+    if not any(_displaces(target) for target in targets):
         return ""
-    only_below = all(_is_below(workload, each) for each in targets if _displaces(each))
+    only_below = all(_is_below(workload, target) for target in targets if _displaces(target))
     node = state.tree.queues[workload.queue]
     for fr, amount in usage.items():
         used = node.usage.get(fr, 0)
@@ -196,9 +196,9 @@ def _is_below(workload: Workload, target: Target) -> bool:
 
 
 def _first_that_counts(workload: Workload, targets: Sequence[Target], kind: Round) -> Target:
-    """Whom to leave out of a round too many; the circuit breaker counts everybody who is displaced."""
-    displaced = [each for each in targets if _displaces(each)]
-    others = [each for each in displaced if not _is_below(workload, each)] if kind == "above" else []
+    """The target to leave out of a round too many; the circuit breaker counts every target."""
+    displaced = [target for target in targets if _displaces(target)]
+    others = [target for target in displaced if not _is_below(workload, target)] if kind == "above" else []
     return (others or displaced)[0]
 
 
@@ -214,7 +214,7 @@ class _Finder:
         self._excluded = barred(workload)
         self._victims: dict[object, Victims] = {}
         self._turn: Turn | None = None if all_expired else own_turn(state, workload, now)
-        self._has_asked = all_expired or self._turn is not None  # whether somebody else has its turn before
+        self._has_asked = all_expired or self._turn is not None  # whether another workload has its turn before
         self._equals = self._by_the_rules(all_expired=all_expired)
         self._tried = tried
         self._only = only
@@ -227,13 +227,13 @@ class _Finder:
             flavors=state.flavors, policy=state.policy, simulate=self._simulate, tried=self._tried, only=self._only,
         )  # fmt: skip
         assignment = search.assign(workload, counts)
-        victims = NOBODY
+        victims = NO_VICTIMS
         if assignment.preempts:
             victims = self._within_rounds(assignment.need, assignment.usage)
         return assignment, victims
 
     def _within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
-        """As ``_search_within_rounds``, once for each question: what is short is asked about twice."""
+        """``_search_within_rounds``, once for each question: the same shortage is asked about twice."""
         key = (need, tuple(sorted(usage.items())))
         found = self._victims.get(key)
         if found is None:
@@ -241,7 +241,7 @@ class _Finder:
         return found
 
     def _search_within_rounds(self, need: tuple[FR, ...], usage: Usage) -> Victims:
-        """Whom to evict without a round too many: who would make it one is left out, the first first (S-19.3.1)."""
+        """Victims without a round too many: targets that would make it one are left out, one by one (S-19.3.1)."""
         state, workload = self._state, self._workload
         find_victims = fair_share.find_victims if state.policy.fair_sharing else classical.find_victims
         counts = state.policy.gates.preemption_epochs
@@ -260,7 +260,7 @@ class _Finder:
         return replace(victims, steps=steps, turn=turn, round=kind, spared=spared)
 
     def _by_the_rules(self, *, all_expired: bool) -> Equals:
-        """Which equals of its queue it may displace, whoever else waits (S-7.4, 7.14)."""
+        """The equals of its queue that it may displace, turns left aside (S-7.4, 7.14)."""
         state, workload = self._state, self._workload
         if running_sibling(state, workload) is not None or self._turn is not None:
             return NO_EQUALS
@@ -269,7 +269,7 @@ class _Finder:
         return ALL_EQUALS if all_expired and found.expired_before is not None else found
 
     def _of_its_turn(self, need: tuple[FR, ...]) -> tuple[Equals, Turn | None]:
-        """Which equals it may displace, and what it must wait for before it may displace more (S-7.14)."""
+        """The equals that it may displace, and what it must wait for before it may displace more (S-7.14)."""
         state, workload, before = self._state, self._workload, self._equals.expired_before
         if not self._has_asked:
             if before is None or turn_span(state, workload) is None or not self._has_expired(need, before):
@@ -283,7 +283,7 @@ class _Finder:
         return Equals(), self._turn
 
     def _has_expired(self, need: tuple[FR, ...], before: Millis) -> bool:
-        """Whether an equal that uses what is needed has had its time, and could be displaced."""
+        """Whether the time of an equal that uses what is needed is up, so that it could be displaced."""
         state, workload = self._state, self._workload
         by_claim = state.policy.gates.preemption_claims
         for evicted in (False, True):
@@ -298,12 +298,12 @@ class _Finder:
         return _refusal(self._state, other) is not None
 
     def _could_by_time(self, other: Workload) -> tuple[bool, bool]:
-        """Whether another would find victims if all equals of the queue had had their time (``turns.Searches``)."""
+        """Whether another workload would find victims if the time of all equals were up (``turns.Searches``)."""
         found = find_assignment(self._state, other, self._now, tried={}, barred=self._barred, all_expired=True)
         return bool(found[1].targets), bool(self._barred(other))
 
     def _too_many(self) -> Step:
-        """It has used up its rounds: since when, and what ends that (S-19.3.2)."""
+        """The step of a workload that has used up its rounds: since when, and what ends that (S-19.3.2)."""
         rounds, workload = self._state.rounds, self._workload
         count = rounds.of(workload)
         by = count.evicted_by or ""
@@ -311,9 +311,9 @@ class _Finder:
         return Step(Rule.ROUND_TOO_MANY, (workload.key, by), numbers)
 
     def as_refused(self, victims: Victims) -> Victims:
-        """With what any of its searches found in its way.
+        """The victims, with all that got in the way of any of its searches.
 
-        Without that it might have been told another flavor, or count, so nobody else shares its verdict.
+        Otherwise it might have got another flavor or count, so no other workload shares its verdict.
         """
         spared = frozenset[str]().union(*(each.spared for each in self._victims.values()))
         asked = next((each.turn for each in self._victims.values() if each.turn is not None), None)
@@ -341,7 +341,7 @@ class _Finder:
         return False
 
     def _simulate(self, fr: FR, amount: int) -> tuple[Mode, int]:
-        """What evicting could do for one flavor-resource alone, and the borrowing level then (S-6.5.3)."""
+        """The outcome of preemption for one flavor-resource alone, and the borrowing level then (S-6.5.3)."""
         state, workload = self._state, self._workload
         victims = self._within_rounds((fr,), {fr: amount})
         if not victims.targets:

@@ -1,4 +1,4 @@
-"""Options of one family (KEP-8691): which is preferred, who stands back, who takes over from whom (S-12.4, 12.5, 12.7).
+"""Options of one family (KEP-8691): which is preferred, which yields, which takes over (S-12.4, 12.5, 12.7).
 
 Not here: making Options, gates and status of the family (the Options' controller).
 """

@@ -1,11 +1,11 @@
-"""In which order entries are taken where shares decide: whose side would be the poorest goes next (S-9.4).
+"""The order of entries where shares decide: the one whose side would be the poorest goes next (S-9.4).
 
-In every cohort the entries of its queues and the winners of its child cohorts compete by what their own side would
-have with them: who would not borrow first, then the lower share, the higher priority, the earlier time, the name of
-the queue. The winner of the root is taken; then the same again, for what it took counts.
+In every cohort the entries of its queues compete with the winners of its child cohorts by what their own side would
+have with them: a side that would not borrow goes first, then the lower share, the higher priority, the earlier time,
+the name of the queue. The winner of the root is taken. Then all compete again, because what it took counts.
 
-A pick changes usage on few paths only, and what another side would have does not depend on it. So each node remembers
-its best, and after a pick only the nodes on those paths are asked again: O(depth · log n), counted in ``tree.shares``.
+A pick changes usage on few paths only, and does not change what another side would have. So each node remembers its
+best entry, and after a pick only the nodes on those paths are computed anew: O(depth · log n), see ``tree.shares``.
 
 Not here: what an entry takes (``entries``), and the order without fair sharing (``cycle.order``).
 """
@@ -37,7 +37,7 @@ Counted = Callable[[QuotaNode], AbstractContextManager[None]]  # the tree of thi
 
 @dataclass(frozen=True, slots=True)
 class Contestant(Generic[T]):
-    """Who wants to be next: one of a queue at most."""
+    """An entry that competes: at most one of each queue."""
 
     workload: Workload
     node: QuotaNode  # its queue
@@ -50,19 +50,19 @@ class Contestant(Generic[T]):
 
 
 class _Side:
-    """A node below which somebody still waits for its turn."""
+    """A node below which entries still compete."""
 
-    __slots__ = ("above", "asked_in", "best", "depth", "heap", "node", "seen", "stamp")
+    __slots__ = ("above", "best", "computed_in", "depth", "heap", "node", "seen", "stamp")
 
     def __init__(self, node: QuotaNode, above: _Side | None) -> None:
         self.node = node
         self.above = above
         self.depth: int = 0 if above is None else above.depth + 1
         self.best: Contestant[Any] | None = None
-        self.heap: list[tuple[Key, int, _Side]] = []  # of a cohort: its sides; one whose stamp is old counts no more
+        self.heap: list[tuple[Key, int, _Side]] = []  # of a cohort: its sides; an item with an old stamp is void
         self.stamp = 0
-        self.seen: Usage = {}  # what reaches the node of what its best would use,
-        self.asked_in = 0  # as it was when sides were last asked together
+        self.seen: Usage = {}  # what reaches the node of what its best entry would use
+        self.computed_in = 0  # the number of the last common computation of sides
 
     def front(self) -> tuple[Key, int, _Side] | None:
         heap = self.heap
@@ -79,19 +79,19 @@ class Tournament(Generic[T]):
         self._counted = counted
         self._sides: dict[QuotaNode, _Side] = {}
         self._left: dict[str, Contestant[T]] = {}
-        for each in contestants:
-            invariant(each.node.name not in self._left, "two entries of queue {}", each.node.name)
-            self._left[each.node.name] = each
-            self._side(each.node).best = each
+        for contestant in contestants:
+            invariant(contestant.node.name not in self._left, "two entries of queue {}", contestant.node.name)
+            self._left[contestant.node.name] = contestant
+            self._side(contestant.node).best = contestant
         self._names = sorted(self._left, reverse=True)  # the next is the last
-        self._picked: QuotaNode | None = None  # whose turn it was, and who has not been asked again since
-        self._asking = 0  # how often sides were asked together
-        self._ask_again(self._sides.values())
+        self._picked: QuotaNode | None = None  # the queue of the last pick, until ``refresh`` has updated it
+        self._computations = 0  # how often sides were computed together
+        self._recompute(self._sides.values())
 
     def pick(self) -> tuple[T, Step] | None:
-        """The next entry, and why it comes before the others; None: all had their turn. ``refresh`` before the next.
+        """The next entry, and why it comes before the others; None: none is left. ``refresh`` before the next pick.
 
-        Trees do not compete with each other: the one goes on whose queue comes first by name.
+        Trees do not compete with each other: the next entry is of the tree with the first remaining queue by name.
         """
         invariant(self._picked is None, "what the last one took is not counted yet")
         while self._names and self._names[-1] not in self._left:
@@ -108,7 +108,7 @@ class Tournament(Generic[T]):
         return winner.item, step
 
     def refresh(self, queues: Iterable[QuotaNode]) -> None:
-        """After a pick: usage of these queues may have changed, and that of the picked one."""
+        """After a pick: usage of these queues, and of the picked one, may have changed."""
         touched: dict[QuotaNode, _Side] = {}
         picked = [] if self._picked is None else [self._picked]
         self._picked = None
@@ -116,7 +116,7 @@ class Tournament(Generic[T]):
             for node in (queue, *queue.ancestors()):
                 if node in self._sides:
                     touched[node] = self._sides[node]
-        self._ask_again(touched.values())
+        self._recompute(touched.values())
 
     # --- inside ---
 
@@ -131,13 +131,13 @@ class Tournament(Generic[T]):
             above = self._sides[each] = _Side(each, above)
         return self._sides[node]
 
-    def _ask_again(self, sides: Iterable[_Side]) -> None:
-        """Their best, and what they would have with it; those below before those above."""
+    def _recompute(self, sides: Iterable[_Side]) -> None:
+        """Compute the best of these sides, and what they would have with it, from the bottom up."""
         by_root: dict[QuotaNode, list[_Side]] = {}
         for side in sides:
             by_root.setdefault(side.node.root, []).append(side)
         for root, members in by_root.items():
-            self._asking += 1
+            self._computations += 1
             with self._counted(root):
                 for side in sorted(members, key=lambda each: -each.depth):
                     self._ask(side)
@@ -148,32 +148,33 @@ class Tournament(Generic[T]):
         if not side.node.is_queue:
             side.best = None if front is None else front[2].best
         if side.best is not None and side.above is not None:
-            side.seen, side.asked_in = self._seen(side, side.best, None if front is None else front[2]), self._asking
+            side.seen = self._seen(side, side.best, None if front is None else front[2])
+            side.computed_in = self._computations
             heappush(side.above.heap, (self._key(side.node, side.best, side.seen), side.stamp, side))
 
     def _seen(self, side: _Side, best: Contestant[Any], below: _Side | None) -> Usage:
-        """What reaches a side of what its best would use; one step from the side below, if that was just asked too."""
-        if below is None or below.asked_in != self._asking:
+        """What reaches a side of what its best entry would use; one step from the side below, where that is known."""
+        if below is None or below.computed_in != self._computations:
             return seen_at(self._state.tree, side.node, best.node, best.usage)
         return seen_at(self._state.tree, side.node, below.node, below.seen)
 
-    def _key(self, node: QuotaNode, each: Contestant[Any], more: Usage) -> Key:
-        state, workload, gates = self._state, each.workload, self._state.policy.gates
+    def _key(self, node: QuotaNode, contestant: Contestant[Any], more: Usage) -> Key:
+        state, workload, gates = self._state, contestant.workload, self._state.policy.gates
         first = gates.prioritize_preemptor_workloads and workload in state.preemptors
-        borrows = gates.fair_sharing_prioritize_non_borrowing and borrows_of(node, each.asked, more)
+        borrows = gates.fair_sharing_prioritize_non_borrowing and borrows_of(node, contestant.asked, more)
         priority = -workload.priority if gates.priority_sorting_within_cohort else 0
         return (
-            not first, borrows, share(state.tree, node, more), priority, workload.queued_at, each.node.name
+            not first, borrows, share(state.tree, node, more), priority, workload.queued_at, contestant.node.name
         )  # fmt: skip
 
     def _why(self, root: _Side, winner: Contestant[Any]) -> Step:
-        """What decided, at the highest place where somebody else was left."""
+        """What decided, at the topmost place where another entry competed."""
         at = root
         while not at.node.is_queue:
             front = at.front()
             assert front is not None, "its best came from one of its sides"
             key, side = front[0], front[2]
-            heappop(at.heap)  # it is asked again after this pick
+            heappop(at.heap)  # it is computed again after this pick
             rival = at.front()
             if rival is not None:
                 return _decided(winner.workload, key, rival[0], rival[2].best)

@@ -34,35 +34,35 @@ class Verdict:
     skipped_preemption: bool = False
     held_back: bool = False  # it lost only to what is kept free for others (S-5.1)
     lost_to: Mapping[QueueName, Hold] = field(default_factory=dict)  # what was held then, by queue (S-5.14)
-    reserved: Mapping[FR, int] = field(default_factory=dict)  # kept free for it although nobody can leave (S-5.8)
+    reserved: Mapping[FR, int] = field(default_factory=dict)  # kept free for it, as no workload can leave (S-5.8)
     recomputed: Literal["", "new_targets", "deferred_fit", "skipped"] = ""
-    claim: Claim | None = None  # to be stored with it, before anybody is evicted (S-10.13)
-    took: tuple[WorkloadKey, ...] = ()  # whose claims it takes
-    took_by_share: tuple[WorkloadKey, ...] = ()  # of these, whose side is the richer one (S-9.14)
+    claim: Claim | None = None  # to be stored with it, before any workload is evicted (S-10.13)
+    took: tuple[WorkloadKey, ...] = ()  # the claimants whose claims it takes
+    took_by_share: tuple[WorkloadKey, ...] = ()  # of these, those whose side is the richer one (S-9.14)
     round: Round = ""  # what its preemptions count as
-    spared: bool = False  # some were not displaced, for it would be a round too many
+    spared: bool = False  # some were not displaced, because they would make a round too many
     turn: Turn | None = None  # what it waits for before it displaces equals, or more of them (S-7.14)
     entitled: bool = False  # only lent quota keeps it out: what it asks for is not lent again (S-5.14)
-    is_victim: bool = False  # a claim counts on its departure, so it may not take that one
+    is_victim: bool = False  # a claim counts on its departure, so it may not take that claim
 
     @property
     def only_lost_its_turn(self) -> bool:
-        """Whether it is looked at again in the next cycle, as if nothing had been said."""
+        """Whether the workload is evaluated again in the next cycle, as if there had been no verdict."""
         return self.requeue == "FailedAfterNomination" and not self.held_back and not self.waits_for_pods
 
     @property
     def waits_for_pods(self) -> bool:
-        """Whether it would be admitted, were not the pods of other workloads still to be ready (S-5.7.12)."""
+        """Whether it would be admitted if the pods of other workloads were ready (S-5.7.12)."""
         return any(step.rule is Rule.PODS_NOT_READY for step in self.steps)
 
     @property
     def keeps_its_flavors(self) -> bool:
-        """Whether it would get what it was assigned, were it not for others: then no flavor was tried in vain."""
+        """Whether only other workloads keep it from what it was assigned: then no flavor was tried in vain."""
         return self.waits_for_pods or self.requeue in ("PendingPreemption", "PendingMigration", "PreemptionGated")
 
     @property
     def is_workload_specific(self) -> bool:
-        """Whether somebody of the same shape may fare better."""
+        """Whether another workload of the same shape may get another verdict."""
         return self.spared or self.is_victim or self.turn is not None
 
 
@@ -70,9 +70,9 @@ class Verdict:
 class Plan:
     now: Millis
     verdicts: tuple[Verdict, ...]  # in the order in which the entries were taken
-    ended: tuple[EndedClaim, ...] = ()  # claims that are over, but for those whose workload is admitted
-    passed: tuple[Workload, ...] = ()  # heads who took their turn without a look, for it would be in vain
-    held_before: Mapping[QueueName, Hold] = field(default_factory=dict)  # what was not lent as it began (S-5.14)
+    ended: tuple[EndedClaim, ...] = ()  # claims that are over, except those of admitted workloads
+    passed: tuple[Workload, ...] = ()  # heads that were skipped, because they would be refused again
+    held_before: Mapping[QueueName, Hold] = field(default_factory=dict)  # what was held as the cycle began (S-5.14)
 
     @property
     def admitted(self) -> list[Verdict]:
@@ -87,7 +87,7 @@ def refused_at_once(entry: Entry) -> Verdict:
 
 
 def go(entry: Entry) -> Verdict:
-    """There is room, or will be once those whom it displaces have left."""
+    """There is room, or will be once its victims have left."""
     workload, assignment = entry.workload, entry.assignment
     if assignment.mode is not Mode.FIT:
         return Verdict(

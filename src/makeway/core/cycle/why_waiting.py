@@ -31,7 +31,7 @@ class Unseen(NamedTuple):
 def unseen(state: State, workload: Workload, now: Millis) -> Unseen | None:
     """What keeps a waiting workload from being evaluated; None where it was evaluated, or an equivalent one was.
 
-    To be asked while no head is due: a workload in the queue that was not refused then waits for one before it.
+    Call it while no head is due: a workload in the queue that was not refused then waits for one before it.
     """
     known = state.claims.find(workload.key)
     if known is not None:
@@ -39,10 +39,10 @@ def unseen(state: State, workload: Workload, now: Millis) -> Unseen | None:
         return Unseen(workload, "WaitingForPreemptedWorkloads", f"Pending the preemption of {count} workload(s)")
     if not may_queue(workload, now):
         return Unseen(workload, "PendingEvaluation", back_off_message(workload, now))
-    line = state.pending.list_of(workload.queue)
-    if line.standing_of(workload.key) not in (Standing.DUE, Standing.BLOCKED):
+    waiting_list = state.pending.list_of(workload.queue)
+    if waiting_list.standing_of(workload.key) not in (Standing.DUE, Standing.BLOCKED):
         return None
-    if line.strict:
+    if waiting_list.strict:
         message = f"Waits behind the head of ClusterQueue {workload.queue}, whose queueingStrategy is StrictFIFO"
     else:
         message = f"Waits for a workload that comes before it in ClusterQueue {workload.queue}"
@@ -52,17 +52,17 @@ def unseen(state: State, workload: Workload, now: Millis) -> Unseen | None:
 def is_true_of_all_alike(state: State, workload: Workload) -> bool:
     """Whether what is found about a workload is also true of those that are parked with it.
 
-    It is not where turns are taken (S-7.14): each has its own place, and some were displaced by time themselves. Nor if
-    it has used rounds, which may bar it from what the others may do.
+    Not where turns are taken (S-7.14): there each has its own place, and some were displaced by time. Nor for one that
+    has used rounds: these may bar it from what the others may do.
     """
     return turn_span(state, workload) is None and not state.rounds.of(workload).total
 
 
 def found_about(state: State, workload: Workload, now: Millis) -> Verdict | Unseen:
-    """What a cycle would find about a waiting workload if it evaluated this one alone, as far as it may be told.
+    """What a cycle would find about a waiting workload if it evaluated this one alone.
 
-    What was found when it was refused stands until its queue is woken, so it may fare better by now. That is for a
-    cycle to decide: here it gets no claim and displaces no workload, and is told what it lacks as things stand.
+    A refusal stands until the queue is woken, so the workload may fare better now. Only a cycle decides that: here it
+    gets no claim, displaces no workload, and gets only what it lacks as things stand.
     """
     with state.trial():
         state.pending.happen(Trigger.RETRY, workload)

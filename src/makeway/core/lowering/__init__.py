@@ -1,4 +1,4 @@
-"""Wire objects to the model. No other part of core sees a wire object, so none depends on how one is written.
+"""Wire objects to the model. No other part of core sees a wire object, so the wire format matters to none of them.
 
 Promise: what comes in was validated, so nothing here can fail; what goes out holds integers and plain text only.
 """

@@ -31,8 +31,8 @@ class Loaded:
 def load_state(objects: Iterable[Wire], policy: Policy, now: Millis) -> Loaded:
     """The state that these objects describe. Workloads with quota hold it, the others wait in their queues.
 
-    Checks count as there: whether one is missing is known only where all objects are. A namespace is known if the
-    set has it, or if the set has none at all and something in it lives there.
+    Checks count as existing: whether one is missing is known only where all objects are. A namespace exists if the set
+    has it, or if the set has no namespaces at all and an object in it lives there.
     """
     everything = list(objects)
     state = State(policy)
@@ -63,17 +63,19 @@ def _of(objects: list[Wire], kind: type[T]) -> list[T]:
 
 def _surroundings(objects: list[Wire], policy: Policy) -> LoweringContext:
     ranges: defaultdict[str, list[LimitRange]] = defaultdict(list)
-    for each in _of(objects, LimitRange):
-        ranges[each.metadata.namespace or "default"].append(each)
+    for limit_range in _of(objects, LimitRange):
+        ranges[limit_range.metadata.namespace or "default"].append(limit_range)
     return LoweringContext(
         policy,
         queue_of={
-            (each.metadata.namespace or "default", each.metadata.name): QueueName(each.spec.cluster_queue)
-            for each in _of(objects, queueing.LocalQueue)
-            if not each.spec.is_stopped
+            (limit_range.metadata.namespace or "default", limit_range.metadata.name): QueueName(
+                limit_range.spec.cluster_queue
+            )
+            for limit_range in _of(objects, queueing.LocalQueue)
+            if not limit_range.spec.is_stopped
         },
-        limit_ranges={namespace: tuple(each) for namespace, each in ranges.items()},
-        runtime_classes={each.metadata.name: each for each in _of(objects, RuntimeClass)},
+        limit_ranges={namespace: tuple(limit_range) for namespace, limit_range in ranges.items()},
+        runtime_classes={limit_range.metadata.name: limit_range for limit_range in _of(objects, RuntimeClass)},
     )
 
 

@@ -1,6 +1,6 @@
 """Nodes, pods, scheduling Workloads, budgets and namespaces as placement sees them (S-15, api 12).
 
-Pods that have ended are left out: they hold no room and no place in the queue.
+Pods that have ended are left out: they take up no room and no place in the queue.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ from makeway.core.requests import units
 T = TypeVar("T", bound=Wire)
 
 NODE_NAME = "metadata.name"  # the one field that a required node affinity may ask for; kept beside the labels
-OURS = Gates()  # as they are where nobody turned them
+OURS = Gates()  # the gates with their defaults
 ENDED = ("Succeeded", "Failed")
 
 
 def cluster_of(objects: Iterable[Wire], now: Millis, gates: Gates = OURS) -> Cluster:
-    """The cluster that these objects describe; of others nothing is read. Equal arrivals keep the order given.
+    """The cluster that these objects describe; objects of other kinds are ignored. Equal arrivals keep the given order.
 
     What belongs to a gate that is off has no effect, so it is not in the cluster (api 9.2).
     """
@@ -99,7 +99,7 @@ def _amounts(amounts: Amounts) -> dict[str, int]:
 
 
 def node_of(node: wire.Node) -> Node:
-    """A node that leaves or is said not to be ready takes no pods, like one that is cordoned."""
+    """A node that is being deleted or is not ready takes no pods, like one that is cordoned."""
     spec, status = wire.view(node.spec, wire.NodeSpec), wire.view(node.status, wire.NodeStatus)
     ready = [each.status for each in status.conditions if each.type == "Ready"]
     is_leaving = node.metadata.deletion_timestamp is not None
@@ -161,15 +161,15 @@ def pod_of(pod: wire.Pod, classes: Classes, now: Millis, *, arrived: int = 0, sh
 
 
 def gated(pod: Pod, gates: Gates) -> Pod:
-    """A pod as it counts: without gangs its reference says nothing, and it is a plain pod (api 9.2)."""
+    """A pod as it counts: without gangs its reference is ignored, and it is a plain pod (api 9.2)."""
     return pod if gates.generic_workload or pod.member is None else replace(pod, member=None)
 
 
 def _asked(spec: PodSpec) -> dict[str, int]:
-    """What the pod needs at its peak; of what it only has a limit for, that much.
+    """What the pod needs at its peak. A resource that has only a limit counts with that limit.
 
-    An API server has filled that in for us: a container's request from its limit, then the pod's own from its
-    containers, or else from its limit. A manifest that no server has seen says the same.
+    An API server has filled this in already: a container's request from its limit, then the pod's own from its
+    containers, or else from its limit. A manifest that no server has seen means the same.
     """
 
     def filled(each: ContainerRequest) -> ContainerRequest:
@@ -206,7 +206,7 @@ def _spread(spread: TopologySpreadConstraint, labels: Mapping[str, str]) -> Spre
 
 
 def _like(labels: Mapping[str, str], keys: Iterable[str], operator: str = "In") -> Selector:
-    """That a label is, or is not, what it is on the pod itself; one that it does not have is not asked about."""
+    """Whether a label has, or has not, the value it has on the pod itself; labels that the pod lacks are left out."""
     return tuple(Expression(key, operator, (labels[key],)) for key in keys if key in labels)
 
 
@@ -265,16 +265,16 @@ def classes_of(classes: Iterable[wire.PriorityClass]) -> dict[str, PriorityClass
 def scheduling_workload_of(
     workload: GangWorkload, classes: Classes, *, in_queue: int | None = None, gates: Gates = OURS
 ) -> SchedulingWorkload:
-    """What its status says counts; what it does not say yet comes from the classes (S-15.1.1).
+    """The Workload that its status describes; what the status lacks comes from the classes (S-15.1.1).
 
-    ``in_queue``: the priority of the queueing Workload that it was made for, which counts before all of that (api 12).
+    ``in_queue``: the priority of the queueing Workload that it was made for; it comes before both of these (api 12).
     Without workload-aware preemption its pods make way one by one, with the priority they are placed with (api 9.2).
     """
     has_units = gates.workload_aware_preemption
     namespace, name = key_of(workload.metadata)
     spec, status = workload.spec, workload.status or GangWorkloadStatus()
     resolved = resolve(spec.priority_class_name, spec.preemption_priority_class_name, classes)
-    if isinstance(resolved, PriorityRefused):  # its class is gone since it was let in
+    if isinstance(resolved, PriorityRefused):  # its class was deleted after it was created
         resolved = Priorities()
     if in_queue is not None:
         status, resolved = GangWorkloadStatus(), Priorities(priority=in_queue, preemption_priority=in_queue)

@@ -30,7 +30,7 @@ _OUR_SETTINGS = wire.MakewaySettings()
 def policy_of(configuration: wire.Configuration, profile: Profile = "default") -> Policy:
     """The policy that a configuration file asks for, on top of a profile.
 
-    A setting that has our default reads as not written: where the parity profile differs, the profile decides.
+    A setting that equals our default counts as not written: where the parity profile differs, the profile decides.
     """
     base = Policy.of_profile(profile)
     gates = base.gates.turned(configuration.feature_gates)
@@ -145,7 +145,7 @@ def _requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
 
 
 def _millis(duration: Duration) -> int:
-    """Rounded up: what is not zero stays so, for zero often means never."""
+    """A duration rounded up: one that is not zero stays so, because zero often means never."""
     return -(-duration.nanos // 1_000_000)
 
 

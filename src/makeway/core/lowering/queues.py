@@ -56,7 +56,7 @@ def selector_of(selector: LabelSelector | None) -> Selector | None:
 
 
 def quota_units(quantity: Quantity, resource: str) -> int:
-    """A quota value; whatever 64 bits cannot hold is unlimited (S-1.2)."""
+    """A quota value; one that does not fit into 64 bits is unlimited (S-1.2)."""
     return UNLIMITED if units(quantity.nano, resource) >= UNLIMITED else units(quantity.nano, resource)
 
 
@@ -85,7 +85,7 @@ def cohort_of(cohort: queueing.Cohort) -> QuotaSpec:
 
 
 def queue_of(queue: queueing.ClusterQueue, inactive: Sequence[Reason] = ()) -> tuple[Queue, QuotaSpec]:
-    """A queue and its quota; ``inactive`` says why it takes part in nothing, if so."""
+    """A queue and its quota; ``inactive``: the reasons why it takes part in nothing, if any."""
     spec = queue.spec
     name = QueueName(queue.metadata.name)
     config = spec.preemption.within_cluster_queue_config
@@ -130,7 +130,7 @@ def _checks(strategy: queueing.AdmissionChecksStrategy | None) -> tuple[tuple[st
 
 
 class Reason(NamedTuple):
-    """Why a queue admits nobody: the condition's reason, and the words that go into its message."""
+    """Why a queue admits no workload: the condition's reason, and the words for its message."""
 
     name: str
     words: str
@@ -139,29 +139,29 @@ class Reason(NamedTuple):
 def inactive_reasons(
     queue: queueing.ClusterQueue, find: Find, *, in_cycle: bool = False, asks_for_checks: bool = True
 ) -> tuple[Reason, ...]:
-    """All that keeps a ClusterQueue from admitting anybody, the first being the one that counts (api 14.2, S-3.1).
+    """What keeps a ClusterQueue from admitting workloads; the first reason is the one that counts (api 14.2, S-3.1).
 
-    ``find`` knows flavors and checks; not ``asks_for_checks``: all that it names are there and answer. ``in_cycle``:
-    a cohort above it is its own ancestor (S-2.3).
+    ``find`` knows flavors and checks. Without ``asks_for_checks`` all named checks count as existing and active.
+    ``in_cycle``: a cohort above it is its own ancestor (S-2.3).
     """
-    found = []
+    reasons = []
     if queue.metadata.deletion_timestamp is not None:
-        found.append(Reason("Terminating", "it is being deleted"))
+        reasons.append(Reason("Terminating", "it is being deleted"))
     if queue.spec.is_stopped:
-        found.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
+        reasons.append(Reason("Stopped", f"its stopPolicy is {queue.spec.stop_policy}"))
     named = dict.fromkeys(flavor.name for group in queue.spec.resource_groups for flavor in group.flavors)
     flavors = {name: find("ResourceFlavor", name) for name in named}
     missing = [name for name, flavor in flavors.items() if flavor is None]
     if missing:
-        found.append(Reason("FlavorNotFound", f"there is no ResourceFlavor {_listed(missing)}"))
+        reasons.append(Reason("FlavorNotFound", f"there is no ResourceFlavor {_listed(missing)}"))
     if asks_for_checks:
-        found += _reasons_of_checks(queue, find, frozenset(named))
+        reasons += _reasons_of_checks(queue, find, frozenset(named))
     bound = [name for name, flavor in flavors.items() if flavor is not None and flavor.spec.topology_name]
     if bound:
-        found.append(Reason("TopologyNotFound", f"no topology is served, as {_listed(bound)} would need"))
+        reasons.append(Reason("TopologyNotFound", f"no topology is served, as {_listed(bound)} would need"))
     if in_cycle:
-        found.append(Reason("Unknown", "a cohort above it is its own ancestor"))
-    return tuple(found)
+        reasons.append(Reason("Unknown", "a cohort above it is its own ancestor"))
+    return tuple(reasons)
 
 
 def _reasons_of_checks(queue: queueing.ClusterQueue, find: Find, flavors: frozenset[str]) -> Iterable[Reason]:

@@ -1,4 +1,4 @@
-"""Workloads as the scheduler sees them: what they ask for, what they hold, where they stand in their queue."""
+"""Workloads as the scheduler sees them: what they request, what they hold, their place in the queue."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ Lowered = tuple[PodSet, str, int]  # a podSet, what is wrong with its requests, 
 
 @dataclass(frozen=True, slots=True)
 class LoweringContext:
-    """What a workload's meaning depends on beside itself."""
+    """What a workload's meaning depends on besides itself."""
 
     policy: Policy
     queue_of: Mapping[tuple[str, str], QueueName] = field(default_factory=dict)  # (namespace, LocalQueue)
     limit_ranges: Mapping[str, tuple[LimitRange, ...]] = field(default_factory=dict)  # by namespace
     runtime_classes: Mapping[str, RuntimeClass] = field(default_factory=dict)
-    lowered: dict[object, Lowered] = field(default_factory=dict, compare=False)  # alike is lowered once
+    lowered: dict[object, Lowered] = field(default_factory=dict, compare=False)  # equal podSets are lowered once
 
     def forget_lowered(self) -> None:
-        """What pods mean has changed, though they have not."""
+        """What pods mean has changed, although the pods have not."""
         self.lowered.clear()
 
 
@@ -60,7 +60,7 @@ def workload_of(
 ) -> Workload:
     """A Workload as the scheduler sees it; ``queue`` overrides what its LocalQueue says.
 
-    Without ``asks`` its pods are not looked at. What it has is known without them, and must be counted.
+    Without ``asks`` its pods are ignored: what it holds is known without them, and must be counted.
     """
     meta, spec, status = workload.metadata, workload.spec, workload.status or wire.WorkloadStatus()
     conditions = {condition.type: condition for condition in status.conditions}
@@ -126,7 +126,7 @@ def is_accounted(workload: wire.Workload) -> bool:
 def is_queueable(workload: wire.Workload, *, heeds_gates: bool = True) -> bool:
     """Whether it may wait in a queue at all (S-3.5); ``heeds_gates``: the gate AdmissionGatedBy is on.
 
-    What is being deleted waits for nothing any more, whoever's finalizer keeps it.
+    A workload that is being deleted waits for nothing any more, whatever finalizers keep it.
     """
     conditions = {each.type: each for each in (workload.status.conditions if workload.status else ())}
     reserved = conditions.get("QuotaReserved")
@@ -145,7 +145,7 @@ def is_queueable(workload: wire.Workload, *, heeds_gates: bool = True) -> bool:
 
 
 def is_worth_a_look(before: wire.Workload, after: wire.Workload, policy: Policy) -> bool:
-    """Whether a change of a parked workload's own object brings it back into the line (S-4.7)."""
+    """Whether a change of a parked workload's own object brings it back into the queue (S-4.7)."""
 
     def seen(workload: wire.Workload) -> tuple[object, ...]:
         status = workload.status or wire.WorkloadStatus()
@@ -194,7 +194,7 @@ def _since(conditions: Mapping[str, Condition], type_: str) -> Millis | None:
 
 
 def _displaced_at(conditions: Mapping[str, Condition]) -> Millis | None:
-    """Since when it is displaced by time, if it is (S-7.14)."""
+    """Since when a workload is displaced by time, if it is (S-7.14)."""
     preempted = conditions.get("Preempted")
     if preempted is None or preempted.status != "True" or preempted.reason != BY_TIME:
         return None
@@ -202,12 +202,12 @@ def _displaced_at(conditions: Mapping[str, Condition]) -> Millis | None:
 
 
 def _ran_seconds(status: wire.WorkloadStatus, policy: Policy) -> int:
-    """How long it ran before, where that breaks ties (S-7.14); in the recorded system the UID does."""
+    """How long a workload ran before, where that breaks ties (S-7.14); in the recorded system the UID does."""
     return status.accumulated_past_execution_time_seconds or 0 if policy.counts_time_run else 0
 
 
 def _claim(claim: wire.PreemptionClaim | None, pod_sets: tuple[wire.PodSet, ...]) -> Claim | None:
-    """The claim that is in force; one that waits for a sibling's to end is not (S-12.7.3)."""
+    """The claim that is in force; one that waits for a sibling's claim to end is not (S-12.7.3)."""
     if claim is None or claim.issued_at is None or claim.expires_at is None:
         return None
     counts = {each.name: each.count for each in pod_sets}
@@ -231,7 +231,7 @@ def _millis(time: Time | None) -> Millis | None:
 
 
 def _gated(workload: wire.Workload, policy: Policy) -> bool:
-    """Whether a preemption gate is closed: listed in the spec, and not said to be open (S-14.4)."""
+    """Whether a preemption gate is closed: it is in the spec, and the status does not say that it is open (S-14.4)."""
     if not policy.gates.multi_kueue_orchestrated_preemption and not policy.gates.concurrent_admission:
         return False
     status = workload.status or wire.WorkloadStatus()
@@ -251,21 +251,21 @@ def _pod_sets(
 ) -> tuple[tuple[PodSet, ...], str, int]:
     """The podSets, what is wrong with their requests, and how long the slowest of their pods may take to end."""
     lowered, broken, grace = [], "", 0
-    for each in pod_sets:
-        gone = min(reclaimed.get(each.name, 0), each.count)
-        topology = None if each.topology_request is None else each.topology_request.pod_set_group_name
+    for pod_set in pod_sets:
+        gone = min(reclaimed.get(pod_set.name, 0), pod_set.count)
+        topology = None if pod_set.topology_request is None else pod_set.topology_request.pod_set_group_name
         key = (
-            bytes(each.template), each.name, each.count - gone, each.min_count, each.allowed_resource_flavors, topology,
-            namespace,
+            bytes(pod_set.template), pod_set.name, pod_set.count - gone, pod_set.min_count,
+            pod_set.allowed_resource_flavors, topology, namespace,
         )  # fmt: skip
-        found = context.lowered.get(key)
-        if found is None:
+        known = context.lowered.get(key)
+        if known is None:
             if len(context.lowered) >= LOWERED_MAX:
                 context.forget_lowered()
-            found = context.lowered[key] = _one_pod_set(each, namespace, each.count - gone, context)
-        lowered.append(found[0])
-        broken = broken or found[1]
-        grace = max(grace, found[2])
+            known = context.lowered[key] = _one_pod_set(pod_set, namespace, pod_set.count - gone, context)
+        lowered.append(known[0])
+        broken = broken or known[1]
+        grace = max(grace, known[2])
     return tuple(lowered), broken, grace
 
 
@@ -319,7 +319,7 @@ def _nanos(amounts: Mapping[str, Quantity]) -> dict[str, int]:
 
 
 def asked_by(spec: wire_pods.PodSpec) -> PodRequest:
-    """What its containers ask for, as it is written."""
+    """What a pod's containers request, as written."""
 
     def container(each: wire_pods.Container) -> ContainerRequest:
         resources = each.resources
@@ -339,21 +339,21 @@ def _held(
 ) -> tuple[Usage, tuple[PodSetUse, ...]]:
     """What a workload uses: its assignment, less the share of pods that no longer need it (S-1.8).
 
-    A resource that has no flavor there belongs to the podSet's requests, but is charged to nobody's quota.
+    A resource without a flavor there is part of the podSet's requests, but is charged to no quota.
     """
-    counts = {each.name: each.count for each in pod_sets}
+    counts = {pod_set.name: pod_set.count for pod_set in pod_sets}
     usage: dict[FR, int] = {}
     uses: list[PodSetUse] = []
-    for each in admission.pod_set_assignments if admission is not None else ():
-        all_of_them = counts.get(each.name, 0)
-        needed = all_of_them - min(reclaimed.get(each.name, 0), all_of_them)
-        assigned = all_of_them if each.count is None else each.count
-        amounts: dict[ResourceName, int] = dict.fromkeys(map(ResourceName, each.flavors), 0)
-        for resource, quantity in each.resource_usage.items():
+    for assignment in admission.pod_set_assignments if admission is not None else ():
+        all_of_them = counts.get(assignment.name, 0)
+        needed = all_of_them - min(reclaimed.get(assignment.name, 0), all_of_them)
+        assigned = all_of_them if assignment.count is None else assignment.count
+        amounts: dict[ResourceName, int] = dict.fromkeys(map(ResourceName, assignment.flavors), 0)
+        for resource, quantity in assignment.resource_usage.items():
             amount = units(quantity.nano, resource)
             amounts[ResourceName(resource)] = multiply(amount // assigned, needed) if needed < assigned else amount
-        flavors = {ResourceName(resource): FlavorName(flavor) for resource, flavor in each.flavors.items()}
+        flavors = {ResourceName(resource): FlavorName(flavor) for resource, flavor in assignment.flavors.items()}
         for name, flavor in flavors.items():
             usage[flavor, name] = add(usage.get((flavor, name), 0), amounts[name])
-        uses.append(PodSetUse(name=each.name, count=min(needed, assigned), flavors=flavors, amounts=amounts))
+        uses.append(PodSetUse(name=assignment.name, count=min(needed, assigned), flavors=flavors, amounts=amounts))
     return usage, tuple(uses)

@@ -1,7 +1,7 @@
 """What one cycle does for a pod or a gang: victims leave only for a whole placement (S-15.6).
 
-A placement without evictions is bound. One that needs evictions is nominated, and all its victims leave together;
-no pod is bound in that cycle, and a later one may choose anew. Without a whole placement no pod leaves.
+A placement without evictions is bound. One with evictions is nominated, and all its victims leave together: no pod is
+bound in that cycle, and a later cycle may choose anew. Without a whole placement no pod leaves.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from makeway.core.trace import Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleAnswer:
-    """What is to be written; the state itself is as it was."""
+    """What is to be written; the state itself is unchanged."""
 
     feasible: bool
     bound: Mapping[PodKey, str] = field(default_factory=dict)
     actuated: tuple[PodKey, ...] = ()  # sorted; they leave together
-    nominated: Mapping[PodKey, str] = field(default_factory=dict)  # after the cycle, of pods that wait
+    nominated: Mapping[PodKey, str] = field(default_factory=dict)  # after the cycle, of waiting pods
     requeued: tuple[PodKey, ...] = ()  # in queue order
-    cleared: tuple[PodKey, ...] = ()  # sorted; others that wait and lose their nomination (S-15.6.8)
+    cleared: tuple[PodKey, ...] = ()  # sorted; other waiting pods that lose their nomination (S-15.6.8)
     violations: int = 0
     n: int | None = None
     reason: str | None = None  # why no eviction was sought
@@ -33,7 +33,7 @@ class CycleAnswer:
 
 
 def cycle(state: ClusterState, preemptor: Preemptor, *, pod_by_pod: bool = False) -> CycleAnswer:
-    """One look at a pod or gang that waits. ``pod_by_pod``: a gang without workload-aware preemption (S-15.6.4)."""
+    """Process a waiting pod or gang once. ``pod_by_pod``: a gang without workload-aware preemption (S-15.6.4)."""
     request = request_of(state, preemptor)
     answer = _decided(state, preemptor, request, pod_by_pod, listing=False)
     waiting = tuple(pod.key for pod in request.members) if request is not None else ()
@@ -44,7 +44,7 @@ def cycle(state: ClusterState, preemptor: Preemptor, *, pod_by_pod: bool = False
 
 
 def sought(state: ClusterState, preemptor: Preemptor, *, pod_by_pod: bool = False) -> PlacementAnswer:
-    """What ``decide`` says; of a gang without workload-aware preemption what S-15.6.4 says."""
+    """The answer of ``decide``; for a gang without workload-aware preemption that of S-15.6.4."""
     return _decided(state, preemptor, request_of(state, preemptor), pod_by_pod, listing=True)
 
 
@@ -59,7 +59,7 @@ def _decided(
 def _cleared(
     state: ClusterState, answer: PlacementAnswer, priority: int, own: tuple[PodKey, ...]
 ) -> tuple[PodKey, ...]:
-    """Less important pods that were promised a node which victims leave (S-15.6.8)."""
+    """Less important pods whose nomination is for a node that victims leave (S-15.6.8)."""
     left = {state.pods[key].node for key in answer.victims}
     waiting = (state.pods[key] for key in state.nominated - set(own))
     return tuple(

@@ -1,8 +1,8 @@
-"""Which nodes a pod may use, and which it prefers, by what the nodes are: cordons, taints, labels (S-15.2.2).
+"""Which nodes a pod may use, and which it prefers, by properties of nodes: cordons, taints, labels (S-15.2.2).
 
-No eviction can cure these. The answers are kept per kind of pod until a node changes.
+No eviction can change these. The answers are kept per kind of pod until a node changes.
 
-Not here: what other pods have to do with it (``relations``); room, pod counts and host ports (``snapshot``).
+Not here: what other pods mean for it (``relations``); room, pod counts and host ports (``snapshot``).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from makeway.core.placement.model import Node, Pod
 
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 SOFT = "PreferNoSchedule"
-_SOFTLY_TAINTED = "softly tainted"  # among what is kept of preferences: which nodes have such a taint
-UNWANTED = 100  # what a PreferNoSchedule taint weighs: as much as the strongest preference for another node
+_SOFTLY_TAINTED = "softly tainted"  # key among kept preferences: which nodes have such a taint
+UNWANTED = 100  # the weight of a PreferNoSchedule taint: that of the strongest preference for another node
 _MOST_MASKS = 512
 
 
 def usable(state: ClusterState, pod: Pod) -> Bools:
-    """The nodes that are open to the pod, whatever stands there. Shared: not to be written to."""
+    """The nodes that are open to the pod, whatever runs there. Shared: not to be written to."""
     kind = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
     mask = state.nodes.usable.get(kind)
     if mask is None:
@@ -37,7 +37,7 @@ def usable(state: ClusterState, pod: Pod) -> Bools:
 
 
 def preference(state: ClusterState, pod: Pod) -> Ints | None:
-    """How much the pod would rather have each node (S-15.2.3); None: it is all the same to it. Not to be written to."""
+    """How much the pod prefers each node (S-15.2.3); None: it has no preference. Not to be written to."""
     if not pod.preferred and not _has_soft_taints(state):
         return None
     kind, preferences = (pod.preferred, pod.tolerations), state.nodes.preferences
@@ -50,7 +50,7 @@ def preference(state: ClusterState, pod: Pod) -> Ints | None:
 
 
 def _has_soft_taints(state: ClusterState) -> bool:
-    """Whether a node asks pods to go elsewhere if they can; most clusters have none."""
+    """Whether a node has a PreferNoSchedule taint; most clusters have none."""
     preferences = state.nodes.preferences
     if _SOFTLY_TAINTED not in preferences:
         tainted = [
@@ -80,7 +80,7 @@ def is_kept_away(node: Node, pod: Pod) -> bool:
 
 
 def matches(node: Node, pod: Pod) -> bool:
-    """Whether the labels of the node are those that the pod asks for."""
+    """Whether the labels of the node match what the pod asks for."""
     if not _has(node.labels, pod.node_selector):
         return False
     return pod.affinity is None or any(selects(term, node.labels) for term in pod.affinity)

@@ -1,11 +1,11 @@
 """Places for the members of a gang: as many as fit, or none if they are fewer than needed (S-15.2.4).
 
-Members that are alike are placed by vector operations, with the same result as one after another: what the k-th pod on
-a node scores falls with k when spreading, so the places taken are the best of all (node, k); when packing it rises, so
-nodes are filled one by one.
+Equal members are placed by vector operations, with the same result as one after another. When spreading, the score of
+the k-th pod on a node falls with k, so the places taken are the best of all (node, k). When packing it rises, so nodes
+are filled one by one.
 
-Unlike members are packed: one pass in queue order can miss a fit. It is repeated with the largest first; a thorough
-state then tries more orders, and where there are few nodes a bounded search (``packing``).
+Unlike members are packed. One pass in queue order can miss a fit, so it is repeated with the largest first. A thorough
+state then tries more orders and, where there are few nodes, a bounded search (``packing``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from makeway.core.placement.members import MemberKind
 from makeway.core.placement.packing import pack_exactly
 from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places, Saved
 
-MOST_NODES_LATE = 20_000_000  # that are looked at once more for members that want later ones of the gang beside them
+MOST_NODES_LATE = 20_000_000  # nodes that are tried again for members that need later ones of the gang beside them
 
 
 def place_gang(snapshot: NodeSnapshot, need: int, *, search: bool = True) -> Places | None:
     """A node for each member, which then stands there; None, and nothing changed, if fewer than ``need`` get one.
 
-    ``search``: where passes by rule fail, search. Without it a "no" is cheap, and less sure.
+    ``search``: search where passes by rule fail. Without it a "no" is quick, and less certain.
     """
     before = snapshot.save()
     for attempt in _attempts(snapshot, need, search):
@@ -38,9 +38,9 @@ def place_gang(snapshot: NodeSnapshot, need: int, *, search: bool = True) -> Pla
 
 
 def _in_order(snapshot: NodeSnapshot, need: int, places: Places, before: Saved) -> Places:
-    """With a spread or affinity a placement may hold only in the order it was made; evictions want one in queue order.
+    """With a spread or affinity, a placement may hold only in the order it was made; evictions need one in queue order.
 
-    Where none does, the first one is kept.
+    Where there is none, the first one is kept.
     """
     if not snapshot.leaving_can_hurt or not len(snapshot.units) or snapshot.stands(places):
         return places
@@ -77,7 +77,7 @@ def _attempts(snapshot: NodeSnapshot, need: int, search: bool) -> Iterator[Calla
 
 
 def _completed(snapshot: NodeSnapshot, places: Places | None) -> Places | None:
-    """A packing: its members take their places, and then the others that still fit."""
+    """A packing: its members take their places, and then those of the others that still fit."""
     if places is None:
         return None
     snapshot.occupy_all(places)
@@ -88,7 +88,7 @@ def _completed(snapshot: NodeSnapshot, places: Places | None) -> Places | None:
 
 
 def in_queue_order(snapshot: NodeSnapshot) -> Places:
-    """First members whose nominated node is valid, there; then the others, runs of equals at once."""
+    """First members whose nominated node is valid go there; then the others, runs of equals at once."""
     places = [NOT_PLACED] * len(snapshot.members)
     for i, pod in enumerate(snapshot.members):
         node = snapshot.state.nodes.index.get(pod.nominated) if pod.nominated is not None else None
@@ -108,7 +108,7 @@ def in_queue_order(snapshot: NodeSnapshot) -> Places:
 
 
 def _place_late_ones(snapshot: NodeSnapshot, places: Places) -> None:
-    """Members that want others of the gang beside them may have come before these (decision 0069)."""
+    """Place members that need others of the gang beside them, and may have come before these (decision 0069)."""
     late = [i for i, node in enumerate(places) if node == NOT_PLACED and snapshot.kind_of[i].pod.pod_affinity]
     most = snapshot.looks + MOST_NODES_LATE // max(1, len(snapshot.state.nodes))
     while late and len(late) < len(places) and snapshot.looks < most:
@@ -121,7 +121,7 @@ def _place_late_ones(snapshot: NodeSnapshot, places: Places) -> None:
 
 
 def _within(snapshot: NodeSnapshot, nodes: Bools) -> Places:
-    """All members on these nodes."""
+    """Place all members on these nodes."""
     everywhere = [kind.open for kind in snapshot.kinds]
     for kind in snapshot.kinds:
         kind.open = kind.open & nodes
@@ -143,7 +143,7 @@ def _runs(snapshot: NodeSnapshot, members: Iterable[int]) -> Iterator[tuple[Memb
 
 
 def one_by_one(snapshot: NodeSnapshot, order: Iterable[int], *, pack: bool) -> Places:
-    """In the given order, each on the fullest valid node, or by the score."""
+    """Place members in the given order, each on the fullest valid node, or by the score."""
     places = [NOT_PLACED] * len(snapshot.members)
     for i in order:
         places[i] = place_one(snapshot, snapshot.kind_of[i], pack=pack)
@@ -179,7 +179,7 @@ def place_equals(snapshot: NodeSnapshot, kind: MemberKind, count: int) -> list[i
 
 
 def _best_of_all(snapshot: NodeSnapshot, kind: MemberKind, count: int, nodes: Ints, capacity: Ints) -> Ints:
-    """The best of all (node, k), where no node but the ``count`` best ones can be among them."""
+    """The best of all (node, k), where only the ``count`` best nodes can contribute."""
     scores, takers, turns = [], [], []
     turn, left = 0, nodes
     score = snapshot.scores(kind, nodes=left)
@@ -199,7 +199,7 @@ def _best_of_all(snapshot: NodeSnapshot, kind: MemberKind, count: int, nodes: In
 
 
 def largest_first(snapshot: NodeSnapshot) -> list[int]:
-    """Members by the largest share of the largest node that they ask for (S-15.2.4)."""
+    """The members by the largest share of the largest node that they request (S-15.2.4)."""
     resources = slice(1, len(snapshot.columns.resources))  # neither the number of pods nor ports
     largest = np.maximum(snapshot.allocatable[resources].max(axis=1, initial=0), 1)
     share = {id(kind): float((kind.need[resources] / largest).max()) for kind in snapshot.kinds}

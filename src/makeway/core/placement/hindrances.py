@@ -1,6 +1,6 @@
-"""What keeps a pod from each node, as users know it, and whether a change of one node could open it.
+"""What keeps a pod from each node, in the words of users, and whether a change of one node could open it.
 
-Counting is done over arrays; only nodes that are closed to the pod for good are looked at one by one.
+Counting uses arrays; only nodes that are closed to the pod for good are read one by one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOT_FOR_ALL = "node(s) had room, but not for enough pods of the gang"
 def hindrances(state: ClusterState, pods: Sequence[Pod], unready: Collection[str] = ()) -> list[dict[str, int]]:
     """How many nodes are ruled out by what, for each of the waiting pods of one gang, or a single one.
 
-    ``unready``: nodes of which that is known. What the pods have in common is looked up once.
+    ``unready``: nodes that are known to be not ready. What the pods have in common is looked up once.
     """
     snapshot = NodeSnapshot(state, pods, state.gangs.priority_of(pods[0]))
     counts = {id(kind): _of_kind(snapshot, kind, unready) for kind in snapshot.kinds}
@@ -92,9 +92,9 @@ def _count_room(snapshot: NodeSnapshot, kind: MemberKind, nodes: Ints, counts: C
 
 
 def might_take(state: ClusterState, node: str, pods: Iterable[Pod], priority: int) -> bool:
-    """Whether one of these pods could stand on the node if all of lower priority left it.
+    """Whether one of these pods could run on the node if all pods of lower priority left it.
 
-    Never false where it could; where other pods matter to them beyond the room they take, it is not asked.
+    Never false where it could; where other pods matter to them beyond the room they take, do not ask.
     """
     at = state.nodes.index.get(node)
     if at is None:

@@ -1,6 +1,6 @@
-"""The members of a preemptor, sorted into kinds, and the columns that are counted for them.
+"""The members of a preemptor by kind, and the columns that are counted for them.
 
-Members that are alike are of one *kind*: what one of them needs and where it may go is looked up once.
+Equal members are of one *kind*: its requests and possible nodes are looked up once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from makeway.core.placement.relations import Relation, are_some_kept_away, has_r
 
 
 class Columns:
-    """What is counted on nodes: pods, cpu, memory, what else the members ask for, and each host port that they want."""
+    """What is counted on nodes: pods, cpu, memory, the other requests of members, and each host port that they want."""
 
     def __init__(self, state: ClusterState, members: Sequence[Pod]) -> None:
         self._state = state
@@ -32,12 +32,12 @@ class Columns:
         self._picked = [0, 1, 2, *more] if more else slice(0, 3)  # the same; a slice costs less
 
     def allocatable(self) -> Ints:
-        """What each node has; of a port it has one."""
+        """What each node has; it has one of each port."""
         ports = np.ones((len(self.ports), len(self._state.nodes)), np.int64)
         return np.concatenate([self._state.nodes.allocatable[self._picked], ports])
 
     def free(self, allocatable: Ints) -> Ints:
-        """What running pods leave of each node."""
+        """What running pods leave free of each node."""
         free = allocatable.copy()
         free[: len(self.resources)] -= self._state.nodes.requested[self._picked]
         for i, port in enumerate(self.ports, len(self.resources)):
@@ -46,7 +46,7 @@ class Columns:
         return free
 
     def of_rows(self, rows: Ints) -> Ints:
-        """What the pods of these rows take."""
+        """What the pods of these rows use."""
         running = self._state.running
         taken = np.zeros((len(self.resources) + len(self.ports), len(rows)), np.int64)
         taken[: len(self.resources)] = running.requests[:, rows][self._picked]
@@ -57,12 +57,12 @@ class Columns:
         return taken
 
     def of_pod(self, pod: Pod) -> Ints:
-        """What a pod takes; what is not counted is left out."""
+        """What a pod uses of the counted columns."""
         requests = [amount(pod.requests.get(name, 0)) for name in self.resources[1:]]
         return np.array([1, *requests, *(int(port in pod.ports) for port in self.ports)], np.int64)
 
     def held(self, row: int, column: int) -> int:
-        """What the running pod of a row holds of a column."""
+        """What the running pod of a row uses of a column."""
         running = self._state.running
         if column < len(self.resources):
             return int(running.requests[self._state.nodes.columns[self.resources[column]], row])
@@ -78,20 +78,20 @@ class Columns:
 
 @dataclass(slots=True, eq=False)
 class MemberKind:
-    """Members that are alike: what one of them needs, and where it may go."""
+    """Equal members: what one of them requests, and where it may go."""
 
     pod: Pod
     need: Ints
     asked: list[int]  # columns that are compared for it (S-15.2.2)
     open: Bools
-    preference: Ints | None = None  # how much it would rather have each node; None: it is all the same
+    preference: Ints | None = None  # how much it prefers each node; None: it has no preference
     relations: list[Relation] = field(default_factory=list)
 
 
 def kinds_of(
     state: ClusterState, members: Sequence[Pod], columns: Columns, within: Bools | None
 ) -> tuple[list[MemberKind], list[MemberKind]]:
-    """The kinds, and of each member its kind."""
+    """The kinds, and the kind of each member."""
     by_signature: dict[object, MemberKind] = {}
     kind_of: list[MemberKind] = []
     before: Pod | None = None
@@ -122,7 +122,7 @@ def _kind(state: ClusterState, pod: Pod, columns: Columns, within: Bools | None)
 
 
 def _is_like(pod: Pod, other: Pod) -> bool:
-    """What most members of a gang are to the one before, and is cheap to tell."""
+    """A quick test for two equal pods, as most neighbours in a gang are."""
     return (
         pod.requests == other.requests and pod.ports == other.ports
         and pod.node_selector == other.node_selector and pod.affinity == other.affinity

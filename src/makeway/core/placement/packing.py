@@ -1,7 +1,7 @@
 """A bounded search for places of unlike members, where passes by rule have failed.
 
-Depth first, the largest member first, fullest nodes first; nodes with the same room count once. It gives
-up after ``MOST_LOOKS`` looks, so a "no" is a proof only where it ended before.
+Depth first, the largest member first, fullest nodes first; nodes with the same room count once. It gives up after
+``MOST_LOOKS`` nodes, so a "no" is a proof only where it ended before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 
 MOST_NODES = 64
 MOST_MEMBERS = 64
-MOST_LOOKS = 24_000  # at nodes
+MOST_LOOKS = 24_000  # nodes tried
 
 
 def pack_exactly(snapshot: NodeSnapshot, order: Sequence[int], need: int) -> Places | None:
@@ -56,7 +56,7 @@ class _Search:
         return skips > 0 and self._go(depth + 1, skips - 1)
 
     def _choices(self, member: int, need: list[int]) -> list[int]:
-        """Valid nodes, fullest first, one of those with the same room."""
+        """Valid nodes, fullest first, only one of those with the same room."""
         kind = self._kinds[member]
         asked = kind.asked
         seen = set()

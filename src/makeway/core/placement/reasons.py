@@ -19,12 +19,12 @@ from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 from makeway.core.trace import Rule, Step
 
 MOST = 50
-MOST_KEPT = 3  # of pods that are too important to leave
+MOST_KEPT = 3  # pods that are too important to leave
 Why = tuple[Step, ...]
 
 
 def for_places(snapshot: NodeSnapshot, places: Places, need: int) -> Why:
-    """There are places as things stand."""
+    """The steps of a placement without evictions."""
     placed = sum(node != NOT_PLACED for node in places)
     first = Step(Rule.PLACE_FITS, (_name(snapshot, 0),), (placed, len(places), need))
     return (first, *_bounded(_places(snapshot, places, snapshot.free, np.zeros(len(snapshot.units), bool)), placed))
@@ -33,7 +33,7 @@ def for_places(snapshot: NodeSnapshot, places: Places, need: int) -> Why:
 def for_no_place(snapshot: NodeSnapshot, name: str, need: int, priority: int, may_leave: Bools) -> Why:
     """Why no pod has to leave: the nodes are too small even if empty, or the pods that stay are too important.
 
-    ``may_leave``: units. With what the nearest node lacks, and which pods hold that there.
+    ``may_leave``: units. Includes what the nearest node lacks, and which pods hold that there.
     """
     before = snapshot.save()
     try:
@@ -49,7 +49,7 @@ def for_no_place(snapshot: NodeSnapshot, name: str, need: int, priority: int, ma
         if may_leave.any():
             first = Step(Rule.PLACE_SHORT, (name,), (priority, need, len(snapshot.members)))
             return (first, miss.step, *_kept(snapshot, miss, priority))
-        return (Step(Rule.PLACE_NOBODY_LOWER, (name,), (priority,)), *_kept(snapshot, miss, priority))
+        return (Step(Rule.PLACE_NONE_LOWER, (name,), (priority,)), *_kept(snapshot, miss, priority))
     finally:
         snapshot.load(before)
 
@@ -63,7 +63,7 @@ def _unseated(places: Places) -> list[int]:
 
 
 class _Miss(NamedTuple):
-    """The nearest miss: which node, and which column of the room is short there; None: that is not the cause."""
+    """The nearest miss: the node, and the column that is short there; None: that is not the cause."""
 
     step: Step
     node: int | None = None
@@ -157,7 +157,7 @@ def _spared_on(snapshot: NodeSnapshot, node: int, victims: Ints) -> list[Step]:
 
 
 def _free_after(snapshot: NodeSnapshot, result: VictimSelection) -> Ints:
-    """What is free where once the victims are gone and the members are there."""
+    """What is free on each node once the victims are gone and the members are placed."""
     before = snapshot.save()
     snapshot.take_out(result.victims)
     snapshot.occupy_all(result.places)
@@ -167,7 +167,7 @@ def _free_after(snapshot: NodeSnapshot, result: VictimSelection) -> Ints:
 
 
 def _places(snapshot: NodeSnapshot, places: Places, free: Ints, victims: Bools) -> Iterable[Step]:
-    """Why each node: how many pods leave it for its members, and what share of it stays free."""
+    """Why each node was chosen: how many pods leave it for its members, and what share of it stays free."""
     parts = snapshot.parts
     leaving = np.zeros(len(snapshot.state.nodes), np.int64)
     chosen = victims[parts.unit]
@@ -198,7 +198,7 @@ def unit_name(snapshot: NodeSnapshot, unit: int) -> str:
 
 
 def _standing_name(snapshot: NodeSnapshot, row: int) -> str:
-    """Of a pod that goes with its group: of its Workload, group and replica; else of the pod."""
+    """The name of a running pod: of a pod that goes with its group, that of Workload, group and replica."""
     rows = snapshot.state.running
     pod = rows.pods[row]
     assert pod is not None

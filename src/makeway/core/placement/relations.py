@@ -1,7 +1,7 @@
 """Relations between pods: affinity, anti-affinity and topology spread (S-15.2.6).
 
-A ``Relation`` counts by topology domain the pods that a kind of pod must keep away from, stand beside, or be spread
-among; most pods have none. What the rules leave open about them is in decision 0069.
+A ``Relation`` counts by topology domain the pods that a kind of pod must keep away from, be beside, or be spread among;
+most pods have none. Decision 0069 settles what the rules leave open about them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from makeway.core.placement.filters import is_kept_away, matches
 from makeway.core.placement.model import AffinityTerm, Node, Pod, Spread
 from makeway.core.placement.units import Units
 
-MOST_DOMAINS = 64  # that are tried one by one
+MOST_DOMAINS = 64  # domains that are tried one by one
 
 
 def has_relations(pod: Pod) -> bool:
@@ -30,12 +30,12 @@ def has_relations(pod: Pod) -> bool:
 
 
 def are_some_kept_away(state: ClusterState) -> bool:
-    """Whether a pod that stands on a node, or was promised one, keeps others away."""
+    """Whether a pod that runs on a node, or has a promised one, keeps others away."""
     return bool(state.running.with_anti_affinity) or any(state.pods[key].anti_affinity for key in state.nominated)
 
 
 class RelationKind(Enum):
-    """Which filter a relation is."""
+    """The filter that a relation is."""
 
     AFFINITY = "affinity"
     ANTI_AFFINITY = "anti-affinity"
@@ -44,7 +44,7 @@ class RelationKind(Enum):
 
 
 class Relation(ABC):
-    """How many pods that matter to a kind of pod stand in each domain, and where that leaves it a place."""
+    """By domain, how many pods matter to a kind of pod, and where they leave it a place."""
 
     kind: RelationKind
 
@@ -58,12 +58,12 @@ class Relation(ABC):
             self.counts[self.domain[node]] += change
 
     def hold(self, node: int) -> None:
-        """A waiting pod that is promised the node stands there already (S-15.2.2)."""
+        """Count a waiting pod as if it already ran on its promised node (S-15.2.2)."""
         self.stand(node, 1)
 
     @abstractmethod
     def open(self) -> Bools:
-        """The nodes where it leaves a place."""
+        """The nodes where the relation leaves a place."""
 
 
 class AntiAffinityRelation(Relation):
@@ -76,12 +76,12 @@ class AntiAffinityRelation(Relation):
     def open(self) -> Bools:
         if not len(self.counts):
             return self.domain < 0
-        is_empty: Bools = self.counts[self.domain] == 0  # of a node without a domain: anything
+        is_empty: Bools = self.counts[self.domain] == 0  # for a node without a domain: any value
         return (self.domain < 0) | is_empty
 
 
 class SpreadRelation(Relation):
-    """The domain may have at most so many pods that match more than the least of all has."""
+    """The domain may have only so many more matching pods than the least of all domains has."""
 
     kind = RelationKind.SPREAD
 
@@ -99,10 +99,10 @@ class SpreadRelation(Relation):
 
 
 class AffinityRelation(Relation):
-    """A pod that matches must be in the domain of every term: all terms of a pod at once.
+    """A matching pod must be in the domain of every term: all terms of a pod at once.
 
-    Only pods that match all of them count. While there are none, anywhere, a pod that matches them itself may be the
-    first. A pod that is only promised a node may not come, so it counts for no other; but the first one goes to it.
+    Only pods that match all terms count. While there are none, anywhere, a pod that matches them itself may be the
+    first. A pod that is only promised a node may not come, so it counts for no other; but the first goes to its node.
     """
 
     kind = RelationKind.AFFINITY
@@ -143,7 +143,7 @@ class AffinityRelation(Relation):
 
 
 class PodRelations:
-    """The relations of all members of a snapshot, each once, with the pods that stand on its nodes counted."""
+    """The relations of all members of a snapshot, each once, with the pods on its nodes counted."""
 
     def __init__(self, relations: Sequence[Relation]) -> None:
         self._relations = relations
@@ -153,7 +153,7 @@ class PodRelations:
         return bool(self._relations)
 
     def count_pods(self, state: ClusterState, nominated: Iterable[tuple[Pod, int]]) -> None:
-        """Count those that run, and those of other preemptors that are ``nominated`` to a node."""
+        """Count running pods, and pods of other preemptors that are ``nominated`` to a node."""
         for pod, node in nominated:
             for relation in self._mattering(pod):
                 relation.hold(node)
@@ -162,7 +162,7 @@ class PodRelations:
                 self.stand(state.pods[key], int(state.running.node[row]), 1)
 
     def attach(self, state: ClusterState, units: Units) -> None:
-        """Look up where the pods of units matter that might leave."""
+        """Look up where the pods of units that might leave matter."""
         running = state.running
         self._of_unit = {}
         for unit, row in zip(units.unit_of_rows().tolist(), units.rows.tolist(), strict=True):
@@ -201,9 +201,9 @@ class PodRelations:
             relation.counts = counts.copy()
 
     def common_domains(self) -> Iterator[Bools]:
-        """Where members want each other beside them and none stands yet: the domains, one of which takes them all.
+        """Domains, one of which takes all members that want each other beside them while none of them runs yet.
 
-        The first one's choice would bind the others; it looks at its own score only (decision 0069).
+        The choice of the first member would bind the others, but it only follows its own score (decision 0069).
         """
         affinities = (relation for relation in self._relations if isinstance(relation, AffinityRelation))
         unmet = [affinity.domain for affinity in affinities if not affinity.counts.any()]
@@ -227,9 +227,9 @@ Foreign = tuple[str, AffinityTerm]  # the namespace of a pod that keeps others a
 def relations(
     state: ClusterState, pod: Pod, foreign: Iterable[Foreign], shared: dict[object, Relation]
 ) -> list[Relation]:  # fmt: skip
-    """What ``pod`` heeds in others: its own terms and spreads, and the terms of pods that stand or will stand there.
+    """What ``pod`` heeds in others: its own terms and spreads, and the terms of pods that run or will run there.
 
-    What is the same for several kinds of pods is one relation: ``shared`` has those made so far.
+    Equal relations of several kinds of pods are one relation: ``shared`` has those made so far.
     """
     namespace = pod.key[0]
     heeded: list[Relation] = []
@@ -278,7 +278,7 @@ def _even(state: ClusterState, pod: Pod, spread: Spread, own: int) -> Relation:
 
 
 def _domains(state: ClusterState, key: str, counts: Callable[[Node], bool] | None = None) -> Ints:
-    """Numbers the values of a label over the nodes; of a node that has it not, or does not count: -1."""
+    """By node, the number of its value of a label; -1 for a node that lacks the label, or does not count."""
     numbers: dict[str, int] = {}
     domain: Ints = np.full(len(state.nodes), -1)
     for i, node in enumerate(state.nodes):
@@ -289,7 +289,7 @@ def _domains(state: ClusterState, key: str, counts: Callable[[Node], bool] | Non
 
 
 def _counting(pod: Pod, spread: Spread) -> Callable[[Node], bool]:
-    """Which nodes are in a domain of a spread: they have the keys of all, and are not ruled out as the spread says."""
+    """Which nodes are in a domain of a spread: they have the keys of all spreads, and it does not rule them out."""
     keys = [other.topology_key for other in pod.spread]
 
     def counts(node: Node) -> bool:
@@ -303,7 +303,7 @@ def _counting(pod: Pod, spread: Spread) -> Callable[[Node], bool]:
 
 
 def concerns(state: ClusterState, term: AffinityTerm, namespace: str, pod: Pod) -> bool:
-    """Whether a pod is one that the term of a pod in ``namespace`` speaks of."""
+    """Whether the term of a pod in ``namespace`` applies to a pod."""
     return matches_labels(term.selector, pod) and _reaches(state, term, namespace, pod.key[0])
 
 

@@ -1,4 +1,4 @@
-"""From names of PriorityClasses to the numbers that count, and the pods that say otherwise (S-15.1.6, S-15.8).
+"""From names of PriorityClasses to the numbers that count, and pods with other numbers (S-15.1.6, S-15.8).
 
 A Workload has two priorities: one as a preemptor, one as a victim. The second is never below the first, so that no
 two Workloads can displace each other in turn.
@@ -33,12 +33,12 @@ Classes = Mapping[str, PriorityClass]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priorities:
-    """What a Workload's class names come to."""
+    """The result of a Workload's class names."""
 
     priority: int = 0
     preemption_priority: int = 0
     policy: PreemptionPolicy = "PreemptLowerPriority"
-    class_name: str = ""  # the class that was named, or the default one
+    class_name: str = ""  # the named class, or the default one
     preemption_class_name: str = ""
 
 
@@ -101,7 +101,7 @@ class Divergence:
 
 
 def divergence(namespace: str, name: str, priority: int, pods: Iterable[Pod]) -> Divergence:
-    """Which live pods name this Workload, waiting or running, and carry another priority than it (S-15.8)."""
+    """Live pods that name this Workload, waiting or running, and have another priority than it (S-15.8)."""
     return Divergence(
         tuple(
             sorted(

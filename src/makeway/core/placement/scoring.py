@@ -1,9 +1,8 @@
 """Spread or pack: how good a node is for a pod (S-15.2.3).
 
 A score is a whole number of 2⁻³⁰: the mean over cpu and memory of the free share after placement, or of the used share.
-What a pod prefers (``filters.preference``) goes before the score.
-Shares that are equal as fractions round alike, so equals are equal on every machine, and the name decides
-(decision 0050).
+What a pod prefers (``filters.preference``) goes before the score. Shares that are equal as fractions are rounded alike,
+so equal nodes are equal on every machine, and the name decides (decision 0050).
 """
 
 from __future__ import annotations

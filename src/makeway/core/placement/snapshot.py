@@ -1,7 +1,7 @@
-"""The nodes as one decision sees them: what is free there for its members, and the units that might leave.
+"""The nodes as one decision sees them: what is free for its members, and the units that might leave.
 
-Members take places, units leave and come back: all that are deltas on arrays of the snapshot, and the live state is
-never written to. Only what the members ask for is counted (``members.Columns``).
+Members take places, units leave and come back. All these are deltas on arrays of the snapshot; the live state is never
+written. Only what the members request is counted (``members.Columns``).
 
 Not here: where members go (``fit``), which of the units that might leave must (``preemption``).
 """
@@ -22,7 +22,7 @@ from makeway.core.placement.scoring import ABOVE_ALL_SCORES, scores
 from makeway.core.placement.units import Units
 
 NOT_PLACED = -1
-Places = list[int]  # of each member the node, or NOT_PLACED
+Places = list[int]  # by member the node, or NOT_PLACED
 Saved = tuple[Ints, list[Ints]]
 
 
@@ -40,7 +40,7 @@ class Parts:
 
 
 class NodeSnapshot:
-    """``members`` in queue order; ``within``: the only nodes for them; ``own``: pods whose nominations do not count."""
+    """Nodes for ``members`` in queue order, only those ``within``; nominations of ``own`` pods do not count."""
 
     def __init__(
         self, state: ClusterState, members: Sequence[Pod], priority: int, *,
@@ -62,7 +62,7 @@ class NodeSnapshot:
         self.parts = _parts(state, self.columns, _NO_UNITS)
 
     def _hold_for_nominated(self, priority: int, own: frozenset[PodKey]) -> list[tuple[Pod, int]]:
-        """Pods that wait and were promised a node stand there already, unless they are less important (S-15.2.2)."""
+        """Waiting pods with a promised node count as if they ran there, unless they are less important (S-15.2.2)."""
         holders = []
         for key in self.state.nominated:
             pod = self.state.pods[key]
@@ -89,7 +89,7 @@ class NodeSnapshot:
         return related
 
     def attach(self, units: Units) -> None:
-        """Say which units might leave."""
+        """Set the units that might leave."""
         self.units = units
         self.parts = _parts(self.state, self.columns, units)
         if self.related:
@@ -97,8 +97,10 @@ class NodeSnapshot:
 
     @property
     def leaving_can_hurt(self) -> bool:
-        """Whether more that leave can take a member's place away (S-15.4.5): one that it must stand beside, or a
-        domain that holds the least."""
+        """Whether evictions can make a member's place invalid (S-15.4.5).
+
+        It may need the pods that leave beside it, or a spread may count those of the domain with the fewest pods.
+        """
         return any(kind.pod.spread or kind.pod.pod_affinity for kind in self.kinds)
 
     # --- changes -----------------------------------------------------------------------------------------------------
@@ -111,7 +113,7 @@ class NodeSnapshot:
         self.relations.load(saved[1])
 
     def empty(self) -> None:
-        """All pods leave, also those that never would."""
+        """All pods leave, including those that never would."""
         self.free = self.allocatable.copy()
         self.relations.empty()
 
@@ -144,7 +146,7 @@ class NodeSnapshot:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def capacity(self, kind: MemberKind) -> Ints:
-        """How many of the kind each node takes; relations are not asked."""
+        """How many of the kind each node takes, relations aside."""
         least: Ints | None = None
         for column in kind.asked:
             count = self.free[column] // kind.need[column] if kind.need[column] > 1 else self.free[column]
@@ -176,7 +178,7 @@ class NodeSnapshot:
         """
         rows = slice(1, 3) if kind.need[1:3].any() else slice(0, 1)
         free, have = self.free[rows], self.allocatable[rows]
-        wish = None if pack else kind.preference  # packing is for all to fit, not for each to have its wish
+        wish = None if pack else kind.preference  # packing is for all to fit, not for preferences
         if nodes is not None:
             free, have = free[:, nodes], have[:, nodes]
             wish = None if wish is None else wish[nodes]
@@ -185,7 +187,7 @@ class NodeSnapshot:
         return bare if wish is None else bare + wish * ABOVE_ALL_SCORES
 
     def could_hold(self, need: int, within: Bools | None = None) -> bool:
-        """Whether each kind by itself has room for as many as must be placed of it; relations are not asked."""
+        """Whether each kind by itself has room for as many members as must be placed of it, relations aside."""
         for kind in self.kinds:
             capacity = self.capacity(kind)
             places = int((capacity if within is None else capacity[within]).sum())

@@ -1,4 +1,4 @@
-"""Which pods are evicted together, in which order of importance, and what budgets protect (S-15.1.2, 15.4.3, 15.4.4).
+"""Which pods are evicted together, their order of importance, and what budgets protect (S-15.1.2, 15.4.3, 15.4.4).
 
 A unit is all running pods of one replica of a gang in mode PodGroup, or one pod. Units are numbered by importance: 0 is
 the most important one, the first to be spared.
@@ -15,7 +15,7 @@ from makeway.core.placement.cluster.arrays import Bools, Ints
 from makeway.core.placement.cluster.state import ClusterState
 from makeway.core.placement.model import Budget, Pod, PodKey
 
-_LONG = 2**44  # ms, 557 years: a start before or after that says no more, and 2¹⁸ of them sum up within 64 bits
+_LONG = 2**44  # ms, 557 years: starts are cut to within that, so that 2¹⁸ of them sum up within 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Units:
     size: Ints  # how many pods
     priority: Ints
     start: Ints  # of the earliest pod
-    started: Ints  # of each unit the sum over its pods: with equally many pods, more is less lost
+    started: Ints  # by unit the sum over its pods: of equally many pods, the larger sum is the smaller loss
 
     def __len__(self) -> int:
         return len(self.priority)
@@ -75,14 +75,14 @@ def _first_of_each(keys: Ints) -> tuple[Ints, Ints]:
 
 
 def importance(priority: int, workload: bool, pods: int, start: int, uid: str, key: PodKey) -> tuple[object, ...]:
-    """What ``units_below`` sorts by, of one unit; least first is most important first."""
+    """The sort key of ``units_below`` for one unit; the least is the most important."""
     return -priority, not workload, -pods, start, uid, key
 
 
 def violations(walk: Iterable[tuple[int, Pod, Sequence[Budget]]]) -> dict[int, int]:
     """How many pods of each unit are beyond their budgets, walking all units that might leave, most important first.
 
-    Given are (unit, pod, the budgets that select it). A pod uses one of each, even if another is used up already.
+    ``walk`` has (unit, pod, the budgets that select it). A pod uses one of each, even if another is used up already.
     """
     left: dict[tuple[str, str], int] = {}
     beyond: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Who might have to leave, in the order in which they would (S-7.6, 8.1-8.5), read only as far as somebody asks."""
+"""Possible victims in the order in which they would leave (S-7.6, 8.1-8.5), read only as far as necessary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from makeway.core.model import FR, Millis, Queue, QueueName, Usage, Workload
 from makeway.core.preemption.eligibility import Equals
-from makeway.core.queue_policies import NOBODY
+from makeway.core.queue_policies import BELOW_ALL
 from makeway.core.quota.holders import Holders
 from makeway.core.quota.tree import QuotaNode, QuotaTree
 
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 def find_lenders(
     tree: QuotaTree, node: QuotaNode, need: tuple[FR, ...], request: Usage, is_active: Callable[[QueueName], bool]
 ) -> Lenders:
-    """Who borrows what ``node`` needs, from the nearest cohort up (S-8.2, 8.3); an inactive queue loses nobody."""
+    """Queues that borrow what ``node`` needs, from the nearest cohort up (S-8.2, 8.3); inactive queues are left out."""
     advantaged: dict[QueueName, QuotaNode] = {}
     others: dict[QueueName, QuotaNode] = {}
     has_advantage = not any(tree.borrows(node, fr, amount) for fr, amount in request.items())
@@ -80,23 +80,23 @@ class Candidates:
         self._lenders = lenders
         self._equals = equals
         self._excluded = excluded
-        self._stuck_before = stuck_before  # who should have left by then does not count any more (S-10.13)
+        self._stuck_before = stuck_before  # victims that should have left by then do not count any more (S-10.13)
         self._own_below = queue.within.below(incoming.priority, equals=equals.by_age)  # the priorities below which
         self._below = queue.reclaim.below(incoming.priority)  # workloads of the own queue, and of others, may leave
 
     def read(self) -> Iterator[Candidate]:
         for evicted in (True, False):
-            for each in self._of_cohort(self._lenders.advantaged, evicted):
-                yield Candidate(each, self._lenders.advantaged[each.queue], advantaged=True)
-            for each in self._of_cohort(self._lenders.others, evicted):
-                yield Candidate(each, self._lenders.others[each.queue])
-            for each in self._of_own_queue(evicted):
-                yield Candidate(each)
+            for workload in self._of_cohort(self._lenders.advantaged, evicted):
+                yield Candidate(workload, self._lenders.advantaged[workload.queue], advantaged=True)
+            for workload in self._of_cohort(self._lenders.others, evicted):
+                yield Candidate(workload, self._lenders.others[workload.queue])
+            for workload in self._of_own_queue(evicted):
+                yield Candidate(workload)
 
     def are_there(self, *, advantaged: bool) -> bool:
-        """Whether anybody of the cohort is a candidate of this kind: that a queue borrows does not say so.
+        """Whether the cohort has candidates of this kind: a queue that borrows may have none.
 
-        Reads somebody only where it is not enough that there are some.
+        Reads candidates only where the sums cannot tell.
         """
         queues = self._lenders.advantaged if advantaged else self._lenders.others
         may_all = self._incoming.family is None and not self._excluded
@@ -106,7 +106,7 @@ class Candidates:
         return any(next(self._of_cohort(queues, evicted), None) is not None for evicted in (False, True))
 
     def of_queue(self, queue: QueueName) -> Iterator[Workload]:
-        """Those of one queue alone."""
+        """The candidates of one queue."""
         for evicted in (True, False):
             if queue == self._queue.name:
                 yield from self._of_own_queue(evicted)
@@ -120,7 +120,7 @@ class Candidates:
 
     def _of_own_queue(self, evicted: bool) -> Iterator[Workload]:
         incoming, holders, own = self._incoming, self._holders, self._queue.name
-        if self._own_below == NOBODY:
+        if self._own_below == BELOW_ALL:
             return
         yield from filter(self._may, holders.upto((own,), self._need, incoming.priority, evicted=evicted))
         if not (self._queue.within.takes_equals and self._equals.by_age):
@@ -133,22 +133,22 @@ class Candidates:
         queued = self._queue.within.equals_queued(incoming.queued_at)
         yield from filter(self._may, holders.equals(own, self._need, incoming.priority, queued, since, evicted=evicted))
 
-    def _may(self, each: Workload) -> bool:
-        if each.key in self._excluded:
+    def _may(self, workload: Workload) -> bool:
+        if workload.key in self._excluded:
             return False
-        if self._stuck_before is not None and each.evicted:
-            by = each.leaves_by()
+        if self._stuck_before is not None and workload.evicted:
+            by = workload.leaves_by()
             if by is not None and by <= self._stuck_before:
                 return False
-        return self._incoming.family is None or each.family != self._incoming.family
+        return self._incoming.family is None or workload.family != self._incoming.family
 
     def freed_at_most(self, fr: FR, *, while_borrowing: bool = False) -> tuple[int, int]:
-        """The most that leaving could free of ``fr``: in the own queue, and in the cohort. Reads no candidate.
+        """The most ``fr`` that candidates could free: in the own queue, and in the cohort. Reads no candidate.
 
-        ``while_borrowing`` leaves out who would not leave for a borrower (S-8.4).
+        ``while_borrowing`` leaves out those that would not leave for a borrower (S-8.4).
         """
         queue, below = self._queue, self._below
-        own = 0 if self._own_below == NOBODY else self._holders.freed_at_most(queue.name, fr, self._own_below)
+        own = 0 if self._own_below == BELOW_ALL else self._holders.freed_at_most(queue.name, fr, self._own_below)
         limit = min(below, queue.borrow.below(self._incoming.priority, queue.threshold)) if while_borrowing else below
         others = sum(self._holders.freed_at_most(queue, fr, below) for queue in self._lenders.advantaged)
         return own, others + sum(self._holders.freed_at_most(queue, fr, limit) for queue in self._lenders.others)

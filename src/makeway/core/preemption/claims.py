@@ -1,13 +1,13 @@
-"""Claims: what preemptors are promised while those whom they count on leave (S-19.1, S-10.13).
+"""Claims: what preemptors are promised while their victims leave (S-19.1, S-10.13).
 
-A claim in force makes a cycle decide in the tree *as it will be*: victims that still hold quota are credited, what
-was claimed is charged. So neither a victim nor a third takes what was freed for another, and a claim that no longer
+A claim in force makes a cycle decide in the tree *as it will be*: victims that still hold quota are credited, what is
+claimed is charged. So neither a victim nor a third workload takes what was freed for another. A claim that no longer
 fits there has ended.
 
 Promises: a claim is kept while its reasons hold and no longer; none outlives its deadline; ``foresee`` happens inside
-a trial and leaves no mark; a cycle costs what is claimed in the trees it looks at, not what waits.
+a trial and leaves no mark; a cycle costs what is claimed in the trees it reads, not what waits.
 
-Not here: who gets a claim, takes one, or is admitted with it (``cycle``); where it is stored (``lowering``).
+Not here: which workload gets a claim, takes one, or is admitted with it (``cycle``); where it is stored (``lowering``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SIBLING = "a more preferred Option claims"
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """A claim in force, and what its workload looked like when it was made."""
+    """A claim in force, and the shape of its workload when it was made."""
 
     key: WorkloadKey
     uid: Uid
@@ -61,10 +61,10 @@ class InForce:
     shape: Shape
     preempts: bool  # False: it only waits for victims of others, and needs no gate to be open
     disturbs: str | None = None  # the tree whose peace it disturbs; None: all its victims were displaced by time
-    round: Round = ""  # what the preemptions counted as that it was made for; after a restart nobody knows
+    round: Round = ""  # what the preemptions for it counted as; unknown after a restart
 
     def is_of(self, workload: Workload, claim: Claim) -> bool:
-        """Whether it is this claim of this workload, in the queue where that is now."""
+        """Whether this is the given claim of the workload, in the workload's present queue."""
         return (self.uid, self.queue, self.claim.issued_at) == (workload.uid, workload.queue, claim.issued_at)
 
 
@@ -75,8 +75,8 @@ class Claims:
         self._log = log
         self._queue_of: dict[WorkloadKey, QueueName] = {}
         self.of_queue: dict[QueueName, dict[WorkloadKey, InForce]] = {}
-        self.foreseen: dict[WorkloadKey, tuple[Workload, ...]] = {}  # in a cycle: who claims, and on whose departure
-        self._looks: dict[str, Millis] = {}
+        self.foreseen: dict[WorkloadKey, tuple[Workload, ...]] = {}  # in a cycle: the victims of claimants
+        self._checks: dict[str, Millis] = {}
 
     def __len__(self) -> int:
         return len(self._queue_of)
@@ -86,7 +86,7 @@ class Claims:
         return None if queue is None else self.of_queue[queue][key]
 
     def last_of(self, queue: QueueName) -> WorkloadKey:
-        """Whose claim is the newest, in a queue of claimants."""
+        """The workload with the newest claim, in a queue of claimants."""
         return max(self.of_queue[queue].values(), key=lambda known: (known.claim.issued_at, known.uid)).key
 
     def put(
@@ -104,16 +104,16 @@ class Claims:
             self._log.drop(self.foreseen, key)
 
     def foresee(self, claimant: Claimant) -> None:
-        """In a trial: it counts as running with what it claims, and its victims as gone."""
+        """In a trial, the claimant counts as running with what it claims, and its victims count as gone."""
         self._log.put(self.foreseen, claimant.workload.key, claimant.victims)
 
     @property
-    def looked_at(self) -> Millis:
-        """When somebody asked last which are overdue: a victim whose time was up by then need not be asked about."""
-        return self._looks.get("last", DAWN)
+    def checked_at(self) -> Millis:
+        """When overdue claims were last asked for: a victim whose time was up by then need not be checked again."""
+        return self._checks.get("last", DAWN)
 
-    def look(self, now: Millis) -> None:
-        self._log.put(self._looks, "last", now)
+    def note_check(self, now: Millis) -> None:
+        self._log.put(self._checks, "last", now)
 
     def within(self, queues: Iterable[QueueName]) -> Iterator[InForce]:
         for queue in queues:
@@ -131,13 +131,13 @@ class Claims:
 
 
 def still_charged(state: State, claim: Claim) -> list[Workload]:
-    """Its victims that hold quota; who left and came back since is none of them any more (P16)."""
-    found = []
+    """The victims of a claim that hold quota; one that left and came back is no longer a victim (P16)."""
+    charged = []
     for key, uid in claim.victims:
         held = state.holders.by_key.get(key)
         if held is not None and held.uid == uid and _never_left(held, claim):
-            found.append(held)
-    return found
+            charged.append(held)
+    return charged
 
 
 def _never_left(held: Workload, claim: Claim) -> bool:
@@ -147,16 +147,18 @@ def _never_left(held: Workload, claim: Claim) -> bool:
 
 
 def is_stuck(state: State, held: Workload, now: Millis) -> bool:
-    """Whether it should have left long ago: nobody counts on it any more (S-10.13)."""
+    """Whether a victim should have left long ago: then no claim counts on it any more (S-10.13)."""
     by = held.leaves_by()
     return by is not None and now >= by + state.policy.claim_timeout_ms
 
 
 def deadline(state: State, victims: Iterable[Workload], now: Millis, *, at_least: Millis = DAWN) -> Millis:
-    """The latest time at which those who are asked to leave now, or were before, must be gone, and some patience."""
+    """The latest time by which these victims must be gone: their grace, and some patience."""
     times = [
-        (stored(now) if each.evicted_at is None else each.evicted_at) + each.grace_ms + state.policy.claim_timeout_ms
-        for each in victims
+        (stored(now) if victim.evicted_at is None else victim.evicted_at)
+        + victim.grace_ms
+        + state.policy.claim_timeout_ms
+        for victim in victims
     ]
     return Millis(max([*times, at_least]))
 
@@ -170,7 +172,7 @@ def new_claim(assignment: Assignment, victims: Iterable[tuple[WorkloadKey, Uid]]
 
 
 def claimed_assignment(state: State, workload: Workload, claim: Claim) -> Assignment | None:
-    """What a claim promises, as if it were just found to fit; None: it speaks of another workload than this is now."""
+    """What a claim promises, as if just found to fit; None: its workload is no longer the one it was made for."""
     queue = state.queues[workload.queue]
     promised = {each.name: each for each in claim.sets}
     result = Assignment()
@@ -194,18 +196,18 @@ def claimed_assignment(state: State, workload: Workload, claim: Claim) -> Assign
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who claims what in a cycle, and on whose departure that rests."""
+    """A workload with a claim in a cycle, and the victims that it counts on."""
 
     workload: Workload
     claim: Claim
     assignment: Assignment
-    victims: tuple[Workload, ...]  # hold quota still, and will leave in time
+    victims: tuple[Workload, ...]  # still hold quota, and will leave in time
 
     def place(self) -> tuple[Millis, Uid]:
         return self.claim.issued_at, self.workload.uid
 
     def as_holder(self, now: Millis) -> Workload:
-        """Were it running with what it claims, reserved now (S-19.1.3); then no other time counts (S-4.3)."""
+        """The claimant as if it were running with what it claims, reserved now (S-19.1.3, S-4.3)."""
         workload = self.workload
         return replace(
             workload, usage=dict(self.assignment.usage), reserved_at=stored(now), evicted=False, displaced_at=None,
@@ -221,26 +223,26 @@ class EndedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    standing: tuple[Claimant, ...] = ()  # oldest first
+    in_force: tuple[Claimant, ...] = ()  # oldest first
     ended: tuple[EndedClaim, ...] = ()
 
 
 def survey(state: State, now: Millis, queues: Iterable[QueueName]) -> Survey:
-    """Which claims of these queues stand, and which have ended by now; their trees are wholly in ``queues``."""
-    standing: list[Claimant] = []
+    """Which claims of these queues are in force, and which have ended; the queues include the whole of each tree."""
+    in_force: list[Claimant] = []
     ended: list[EndedClaim] = []
     for known in state.claims.within(queues):
         workload = state.pending.find(known.queue, known.key)
         if workload is None or workload.uid != known.uid:
-            continue  # gone without a word: nobody waits for what it claims
+            continue  # the workload is gone: nothing waits for what it claims
         why, claimant = _examined(state, known, workload, now)
         if claimant is not None:
-            standing.append(claimant)
+            in_force.append(claimant)
         else:
             ended.append(EndedClaim(workload, why))
-    standing.sort(key=Claimant.place)
-    left = _with_room(state, standing)
-    ended.extend(EndedClaim(claimant.workload, NO_ROOM) for claimant in standing if claimant not in left)
+    in_force.sort(key=Claimant.place)
+    left = _with_room(state, in_force)
+    ended.extend(EndedClaim(claimant.workload, NO_ROOM) for claimant in in_force if claimant not in left)
     return Survey(tuple(left), tuple(sorted(ended, key=lambda claim: claim.workload.key)))
 
 
@@ -272,9 +274,9 @@ def _examined(state: State, known: InForce, workload: Workload, now: Millis) -> 
 
 
 def _with_room(state: State, claimants: list[Claimant]) -> list[Claimant]:
-    """Those whose claims fit the tree as it will be, oldest first; of two that do not fit together the older one."""
+    """The claims that fit the tree as it will be, oldest first; of two that do not fit together the older one."""
     left = claimants
-    while (without := _first_without_room(state, left)) is not None:  # then what its victims use is not free for others
+    while (without := _first_without_room(state, left)) is not None:  # its victims then free nothing
         left = [claimant for claimant in left if claimant is not without]
     return left
 
@@ -321,11 +323,11 @@ def foresee(state: State, claimants: Iterable[Claimant], now: Millis) -> None:
         state.claims.foresee(claimant)
 
 
-# --- who is due, who is over -----------------------------------------------------------------------------------------
+# --- claims that are due, claims that are over ------------------------------------------------------------------------
 
 
 def ready(state: State) -> list[Workload]:
-    """Claimants who are due, for all whom they count on have left: of a family the most preferred (S-4.2, S-5.1)."""
+    """Claimants that are due because all their victims have left; of a family the most preferred (S-4.2, S-5.1)."""
     due = []
     for queue, members in state.claims.of_queue.items():
         waiting_list = state.pending.lists.get(queue)
@@ -348,15 +350,15 @@ def ready(state: State) -> list[Workload]:
 
 
 def overdue(state: State, now: Millis) -> list[Workload]:
-    """Claimants whose claims must end by what the core knows: time, quota, their queue, their own object."""
+    """Claimants whose claims must end for reasons that the core knows: time, quota, their queue, their own object."""
     if not state.claims:
         return []
-    state.claims.look(now)
+    state.claims.note_check(now)
     return [each.workload for each in survey(state, now, list(state.claims.of_queue)).ended]
 
 
 def next_deadline(state: State) -> Millis | None:
-    """When to ask for overdue claims again: at the next end of a claim, or of the patience with a victim."""
+    """The next time to ask for overdue claims: the next end of a claim, or of the patience with a victim."""
     if not state.claims:
         return None
     times: set[int] = set()
@@ -364,13 +366,13 @@ def next_deadline(state: State) -> Millis | None:
         times.add(known.claim.expires_at)
         for victim in still_charged(state, known.claim):
             by = victim.leaves_by()
-            if by is not None and by + state.policy.claim_timeout_ms > state.claims.looked_at:
+            if by is not None and by + state.policy.claim_timeout_ms > state.claims.checked_at:
                 times.add(by + state.policy.claim_timeout_ms)
     return Millis(min(times)) if times else None
 
 
 def end(state: State, key: WorkloadKey, why: str, now: Millis) -> EndedClaim | None:
-    """The claim is over; its workload waits on without it, and its tree is woken. Who has left or leaves does so."""
+    """End a claim: its workload waits on without it, and its tree is woken; victims that leave go on leaving."""
     known = state.claims.find(key)
     if known is None:
         return None

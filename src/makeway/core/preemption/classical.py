@@ -1,4 +1,4 @@
-"""Pick the workloads whose leaving lets a new one in, without fair sharing (S-8).
+"""Choose the victims for a workload without fair sharing (S-8).
 
 Two attempts at most: one that may end up borrowing, one that may not. Each takes candidates, least important first,
 until the newcomer fits, then offers all but the last their place back, most important first. What is left is
@@ -40,25 +40,25 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Victims:
     targets: tuple[Target, ...] = ()  # in the order in which they were taken
-    steps: tuple[Step, ...] = ()  # why nobody, when there is nobody
+    steps: tuple[Step, ...] = ()  # why there are no targets
     round: Round = ""  # what displacing them would count as (S-19.3)
-    spared: frozenset[str] = frozenset()  # left out, for with them it would be a round too many
-    turn: Turn | None = None  # equals were left out, for it is not its turn (S-7.14)
+    spared: frozenset[str] = frozenset()  # left out, because they would make a round too many
+    turn: Turn | None = None  # equals were left out, because it is not its turn (S-7.14)
 
 
 def find_victims(
     state: State, incoming: Workload, need: tuple[FR, ...], request: Usage, now: Millis,
     *, excluded: frozenset[str] = frozenset(), equals: Equals | None = None,
 ) -> Victims:  # fmt: skip
-    """Whom to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2).
+    """The victims to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2).
 
-    ``equals`` says which of its own queue may be displaced; None: those whom the rules name, turns left aside.
+    ``equals`` says which of its own queue may be displaced; None: those that the rules name, turns left aside.
     ``excluded`` may not be, whatever the policies say.
     """
     queue, node = state.queues[incoming.queue], state.tree.queues[incoming.queue]
     if equals is None:
         equals = equals_by_time(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
-    request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
+    request = {fr: amount for fr, amount in request.items() if amount}  # no victims are needed for nothing
     lenders = Lenders({}, {})
     if node.parent is not None and queue.reclaim.preempts:
         lenders = find_lenders(state.tree, node, need, request, state.is_active)
@@ -79,7 +79,7 @@ def find_victims(
 
 
 def _attempts(search: _Search, lenders: Lenders) -> tuple[bool, ...]:
-    """With or without borrowing, in which order (S-8.6). Who could be reclaimed is asked for only where it matters."""
+    """With or without borrowing, in which order (S-8.6). Candidates for reclaim are only read where it matters."""
     if not lenders.advantaged and not lenders.others:
         return (True,)
     if search.queue.borrow.preempts:
@@ -105,13 +105,13 @@ class _Search:
         self._need = need
         self._request = request
         self.candidates = candidates
-        self._below_borrower = queue.borrow.below(incoming.priority, queue.threshold)  # who leaves for one that borrows
+        self._below_borrower = queue.borrow.below(incoming.priority, queue.threshold)  # victims of a borrower
 
     def is_below_nominal(self) -> bool:
         return all(self._node.usage.get(fr, 0) < self._node.nominal.get(fr, 0) for fr in self._need)
 
     def is_hopeless(self, *, may_borrow: bool) -> bool:
-        """Whether not even all candidates together would free enough; asks the sums, reads nobody."""
+        """Whether even all candidates together would not free enough; uses the sums, reads no candidate."""
         for fr, amount in self._request.items():
             own, others = self.candidates.freed_at_most(fr, while_borrowing=may_borrow)
             if amount > self._tree.available(self._node, fr) + own + others:
@@ -129,20 +129,20 @@ class _Search:
         return Step(Rule.NO_TARGETS, (self._incoming.key,))
 
     def attempt(self, *, may_borrow: bool) -> list[Candidate]:
-        """Take until it fits, then give back (S-8.7, 8.8); nobody if it never fits. Runs inside a trial."""
+        """Take candidates until it fits, then give back (S-8.7, 8.8); none if it never fits. Runs inside a trial."""
         taken: list[Candidate] = []
-        for each in self.candidates.read():
-            node = self._node if each.under is None else self._tree.queues[each.workload.queue]
-            if each.under is not None and self._is_barred(each, node, each.under, may_borrow):
+        for candidate in self.candidates.read():
+            node = self._node if candidate.under is None else self._tree.queues[candidate.workload.queue]
+            if candidate.under is not None and self._is_barred(candidate, node, candidate.under, may_borrow):
                 continue
-            self._tree.release_all(node, each.workload.usage or {})
-            taken.append(each)
+            self._tree.release_all(node, candidate.workload.usage or {})
+            taken.append(candidate)
             if self._fits(may_borrow):
                 return self._give_back(taken, may_borrow)
         return []
 
-    def _is_barred(self, each: Candidate, node: QuotaNode, under: QuotaNode, may_borrow: bool) -> bool:
-        if may_borrow and not each.advantaged and each.workload.priority >= self._below_borrower:
+    def _is_barred(self, candidate: Candidate, node: QuotaNode, under: QuotaNode, may_borrow: bool) -> bool:
+        if may_borrow and not candidate.advantaged and candidate.workload.priority >= self._below_borrower:
             return True
         at: QuotaNode | None = node
         while at is not None and at is not under:
@@ -161,23 +161,23 @@ class _Search:
 
     def _give_back(self, taken: list[Candidate], may_borrow: bool) -> list[Candidate]:
         victims = [taken[-1]]  # it did not fit without this one
-        for each in reversed(taken[:-1]):
-            node = self._node if each.under is None else self._tree.queues[each.workload.queue]
-            self._tree.charge_all(node, each.workload.usage or {})
+        for candidate in reversed(taken[:-1]):
+            node = self._node if candidate.under is None else self._tree.queues[candidate.workload.queue]
+            self._tree.charge_all(node, candidate.workload.usage or {})
             if not self._fits(may_borrow):
-                self._tree.release_all(node, each.workload.usage or {})
-                victims.append(each)
+                self._tree.release_all(node, candidate.workload.usage or {})
+                victims.append(candidate)
         return victims[::-1]
 
 
 def _target(
-    each: Candidate, incoming: Workload, queue: Queue, tree: QuotaTree, need: tuple[FR, ...],
+    candidate: Candidate, incoming: Workload, queue: Queue, tree: QuotaTree, need: tuple[FR, ...],
     equals: Equals, now: Millis,
 ) -> Target:  # fmt: skip
-    running = each.workload
-    if each.under is None:
+    running = candidate.workload
+    if candidate.under is None:
         ground = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
-    elif each.advantaged or only_without_borrowing(queue, incoming, running):
+    elif candidate.advantaged or only_without_borrowing(queue, incoming, running):
         node = tree.queues[running.queue]
         above = max(node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in need)
         ground = Ground("InCohortReclamation", Step(Rule.RECLAIM, (running.key,), (above,)))

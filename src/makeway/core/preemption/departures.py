@@ -1,7 +1,7 @@
-"""What becomes of a victim: marked as leaving when it is asked to, waiting again once it has left (S-4.3, 10.1).
+"""What becomes of a victim: it is marked when it is asked to leave, and waits again once it has left (S-4.3, 10.1).
 
-Where it comes back in its queue depends on the reason it was displaced for, and is said once, for workloads as the
-state has them and as they are stored (``lowering``).
+The reason it was displaced for decides its place in the queue. That rule is stated once, for workloads in the state
+and for stored ones (``lowering``).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Leaving(Protocol):
 
 
 def reason_kept(leaving: Leaving) -> str:
-    """The reason that the victim's condition carries: who was asked to leave before keeps the earlier one (S-10.1)."""
+    """The reason in the victim's condition; one that was asked to leave before keeps the earlier reason (S-10.1)."""
     return "" if leaving.workload.evicted else leaving.reason
 
 
 def mark_evicted(state: State, workload: Workload, now: Millis, reason: str = "") -> None:
-    """It was asked to leave; its quota counts until it has left, its place in the queue is that of one who waits."""
+    """Mark a workload that was asked to leave; its quota counts until it has left, its place is that of a waiter."""
     held = state.holders.find(workload.queue, workload.key)
     if held is not None and not held.evicted:
         at = stored(now)
@@ -54,7 +54,7 @@ def mark_evicted(state: State, workload: Workload, now: Millis, reason: str = ""
 
 
 def departed(state: State, workload: Workload, reason: str, evicted_at: Millis, now: Millis) -> Workload:
-    """A victim once it has left, ``now``: it waits again, behind those whom its time was for (S-4.3)."""
+    """A victim that has left, as of ``now``: it waits again, behind those that its time was for (S-4.3)."""
     at = stored(evicted_at)
     queued_at = queued_after(reason, at, state.policy)
     ran = workload.ran_seconds

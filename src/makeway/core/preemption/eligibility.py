@@ -1,4 +1,4 @@
-"""May this workload push that one out, and on what ground (S-7.3, 7.4, 7.7, 8.4)?"""
+"""Whether one workload may displace another, and on what ground (S-7.3, 7.4, 7.7, 8.4)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Ground(NamedTuple):
 class Equals(NamedTuple):
     """Which workloads of the own queue that have the same priority may be displaced (S-7.4, 7.14)."""
 
-    expired_before: Millis | None = None  # those that reserved earlier have had their time; None: time plays no role
-    by_age: bool = True  # those that the policy names by their place in the queue; if not, then none at all
+    expired_before: Millis | None = None  # the time of those that reserved earlier is up; None: time plays no role
+    by_age: bool = True  # whether age counts: those that the policy names by their place in the queue
 
 
 NO_EQUALS = Equals(by_age=False)
-ALL_EQUALS = Equals(Millis(MOST + 1))  # as if every one of them had had its time
+ALL_EQUALS = Equals(Millis(MOST + 1))  # as if the time of every equal were up
 
 
 def equals_by_time(queue: Queue, now: Millis, *, time_based: bool) -> Equals:
@@ -39,7 +39,7 @@ def equals_by_time(queue: Queue, now: Millis, *, time_based: bool) -> Equals:
 def own_queue_ground(
     incoming: Workload, running: Workload, policy: WithinClusterQueue, expiry: Millis | None, now: Millis
 ) -> Ground:
-    """The ground on which a candidate of the own queue leaves; that it is one was decided before."""
+    """The ground on which a candidate of the own queue leaves; it is known to be a candidate."""
     since = running.held_since(now)
     if running.priority < incoming.priority:
         return Ground("InClusterQueue", _step(Rule.LOWER_PRIORITY, running, running.priority, incoming.priority))
@@ -56,7 +56,7 @@ def may_preempt(
     incoming: Workload, running: Workload, policy: WithinClusterQueue | ReclaimWithinCohort,
     expiry: Millis | None, now: Millis,
 ) -> bool:  # fmt: skip
-    """The policy test for one pair; searches read sorted runs instead and never ask it one by one."""
+    """The policy test for one pair; searches read sorted runs instead of calling this for each candidate."""
     if running.priority < policy.below(incoming.priority):
         return True
     is_equal = running.priority == incoming.priority
@@ -68,5 +68,5 @@ def may_preempt(
 
 
 def only_without_borrowing(queue: Queue, incoming: Workload, running: Workload) -> bool:
-    """Whether a candidate of the cohort leaves only for one who ends within its own quota (S-8.4)."""
+    """Whether a candidate of the cohort leaves only for a workload that ends within its own quota (S-8.4)."""
     return running.priority >= queue.borrow.below(incoming.priority, queue.threshold)

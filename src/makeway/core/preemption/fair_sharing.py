@@ -1,11 +1,11 @@
-"""Pick the workloads whose leaving lets a new one in, where shares decide (S-9.6 to 9.10).
+"""Choose the victims for a workload where shares decide (S-9.6 to 9.10).
 
-The newcomer counts in its own queue from the start. Then the richest queue loses a candidate, and again, until the
-newcomer fits: in the own queue by priority and age as always; elsewhere because the newcomer stays within its own
-quota, or because its side would not be the richer one afterwards. That is asked in one of two ways, or in both, one
-after the other (``fairSharing.preemptionStrategies``). All but the last are offered their place back.
+The newcomer is charged to its own queue from the start. Then the richest queue loses candidates until the newcomer
+fits. In its own queue they leave by priority and age as always. Elsewhere one leaves because the newcomer stays within
+its own quota, or because its side would not be the richer one afterwards; ``fairSharing.preemptionStrategies`` names
+one of two tests for that, or both, one after the other. All victims but the last are offered their place back.
 
-In the queue that loses a candidate, claims that are not redeemed yet come first: they pass to a poorer side, and nobody
+Claims of other queues that are not redeemed yet come before candidates: they pass to a poorer side, and no workload
 has to leave for that (S-9.14).
 
 Promises: looks at no candidate more than it needs, and at none when all together would not do; leaves no mark on the
@@ -41,15 +41,15 @@ def find_victims(
     state: State, incoming: Workload, need: tuple[FR, ...], request: Usage, now: Millis,
     *, excluded: frozenset[str] = frozenset(), equals: Equals | None = None,
 ) -> Victims:  # fmt: skip
-    """Whom to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2).
+    """The victims to evict so that ``request`` fits; ``need`` are the flavor-resources that lack room (S-7.2).
 
-    ``equals`` says which of its own queue may be displaced; None: those whom the rules name, turns left aside.
+    ``equals`` says which of its own queue may be displaced; None: those that the rules name, turns left aside.
     ``excluded`` may not be, whatever the policies say.
     """
     queue, node = state.queues[incoming.queue], state.tree.queues[incoming.queue]
     if equals is None:
         equals = equals_by_time(queue, now, time_based=state.policy.gates.time_based_same_priority_preemption)
-    request = {fr: amount for fr, amount in request.items() if amount}  # asking for nothing needs nobody to leave
+    request = {fr: amount for fr, amount in request.items() if amount}  # no victims are needed for nothing
     stuck_before = Millis(now - state.policy.claim_timeout_ms) if state.policy.gates.preemption_claims else None
     borrowers = _borrowers(state, queue, node, need)
     claims = _Claims(state, incoming, need, excluded)
@@ -74,13 +74,13 @@ def find_victims(
 
 
 def _borrowers(state: State, queue: Queue, node: QuotaNode, need: tuple[FR, ...]) -> dict[QueueName, QuotaNode]:
-    """Other queues of the tree that use more than their own of what is needed; an inactive one loses nobody (S-9.6).
+    """Other queues of the tree that use more than their own of what is needed; inactive ones are left out (S-9.6).
 
-    Those below a cohort that does not borrow are left out: their turn would never come (S-9.7).
+    So are those below a cohort that does not borrow: it would never be their turn (S-9.7).
     """
     if node.parent is None or not queue.reclaim.preempts:
         return {}
-    found: dict[QueueName, QuotaNode] = {}
+    borrowers: dict[QueueName, QuotaNode] = {}
     leads_home = {node, *node.ancestors()}
     cohorts = [node.root]
     while cohorts:
@@ -91,14 +91,14 @@ def _borrowers(state: State, queue: Queue, node: QuotaNode, need: tuple[FR, ...]
             elif child is not node and not state.tree.within_nominal(child, need):
                 name = QueueName(child.name)
                 if state.is_active(name):
-                    found[name] = child
-    return found
+                    borrowers[name] = child
+    return borrowers
 
 
 def _not_even_all(
     state: State, node: QuotaNode, incoming: Workload, request: Usage, candidates: Candidates
 ) -> Step | None:
-    """Why all candidates together would not free enough, if so; asks the sums, reads nobody."""
+    """Why even all candidates together would not free enough, if so; uses the sums, reads no candidate."""
     for fr, amount in request.items():
         free, freed = state.tree.available(node, fr), sum(candidates.freed_at_most(fr))
         if amount > free + freed:
@@ -109,8 +109,8 @@ def _not_even_all(
 class _Claims:
     """Claimants of other queues whose claims may pass to the newcomer (S-9.14).
 
-    A claim that is not redeemed is a place in the order of admission, which goes by shares, so no policy is asked
-    about the claimant. Its victims are another matter: only a newcomer that could displace them itself inherits them.
+    An unredeemed claim is a place in the order of admission, which goes by shares, so the policies do not protect its
+    claimant. They do protect its victims: only a newcomer that could displace them itself inherits them.
     """
 
     def __init__(self, state: State, incoming: Workload, need: tuple[FR, ...], excluded: frozenset[str]) -> None:
@@ -146,13 +146,13 @@ class _Claims:
         return self._state.rounds.of(claimant).may_pass_on and all(self._could_displace(each) for each in victims)
 
     def _could_displace(self, victim: Workload) -> bool:
-        """By priority; whose turn it is among equals of one queue is not asked for a claim."""
+        """Whether priority allows it; turns among equals of one queue do not matter for a claim."""
         policy = self._queue.within if victim.queue == self._incoming.queue else self._queue.reclaim
         return victim.priority < policy.below(self._incoming.priority)
 
 
 class Pool:
-    """The candidates of every queue, each read only as far as somebody asks."""
+    """The candidates of every queue, each read only as far as necessary."""
 
     def __init__(self, of_queue: Callable[[QueueName], Iterator[Workload]]) -> None:
         self._of_queue = of_queue
@@ -166,7 +166,7 @@ class Pool:
         return self._firsts[queue]
 
     def advance(self, queue: QuotaNode) -> None:
-        """Its first candidate is taken or set aside."""
+        """The first candidate of a queue is taken or set aside."""
         self._firsts[queue] = next(self._streams[queue], None)
 
 
@@ -179,11 +179,11 @@ class _Search:
     ) -> None:  # fmt: skip
         self._tree = state.tree
         self._holders = state.holders
-        self._alone = alone  # nobody of another queue is a candidate
+        self._alone = alone  # only the own queue has candidates
         self._own = own
         self._request = request
         self._pool = pool
-        self._claims = claims  # candidates that hold nothing yet
+        self._claims = claims  # these candidates hold nothing yet
         self._strategies = state.policy.fair_strategies
         self._revalidates = state.policy.gates.preemption_revalidate_targets
         self._before: dict[QuotaNode, Share] = {  # on the way up from the own queue, without the newcomer
@@ -193,8 +193,8 @@ class _Search:
         gate = state.policy.gates.fair_sharing_preempt_within_nominal
         self._within = gate and self._tree.within_nominal(own, need)
         self._taken: list[Taken] = []
-        self._aside: dict[QuotaNode, Workload] = {}  # the first of each queue that failed the first strategy
-        self._refused: tuple[str, Share, Share, Share] | None = None  # the richest side of which nobody passed
+        self._aside: dict[QuotaNode, Workload] = {}  # the first of each queue that the first strategy refused
+        self._refused: tuple[str, Share, Share, Share] | None = None  # the richest side of which no candidate passed
 
     def run(self) -> list[Taken]:
         if self._by_first_strategy() or (len(self._strategies) > 1 and self._by_second_strategy()):
@@ -240,7 +240,7 @@ class _Search:
         return False
 
     def _take_first(self, queue: QuotaNode) -> None:
-        """No share is asked: the own queue, or a newcomer that stays within its own quota."""
+        """Take the first candidate without a test of shares: own queue, or the newcomer stays within its own quota."""
         first = self._pool.first(queue)
         assert first is not None, "the richest queue has candidates"
         self._pool.advance(queue)
@@ -252,9 +252,9 @@ class _Search:
         self._leave(first, queue, Decided(Rule.FAIR_WITHIN_NOMINAL, mine, theirs, new, old))
 
     def _take_by_share(self, queue: QuotaNode) -> bool:
-        """The first candidate that passes leaves, those before it are set aside; whether there was one (S-9.8.3).
+        """Take the first candidate that passes, and set those before it aside; whether there was one (S-9.8.3).
 
-        Who uses as much as one that failed fails too; once that is all of the queue, nobody else is looked at.
+        A candidate that uses as much as one that failed fails, too; when all of the queue do, the search of it ends.
         """
         mine, theirs = sides(self._own, queue)
         rule = RULES[self._strategies[0]]
@@ -279,7 +279,7 @@ class _Search:
         return False
 
     def _take_claim(self, queue: QuotaNode, test: Decided) -> bool:
-        """Whether its first claim passes (S-9.14); if not, none of them does, and they are candidates no more."""
+        """Whether the first claim of a queue passes (S-9.14); if not, all its claims are candidates no more."""
         while (each := self._pool.first(queue)) is not None and each.key in self._claims:
             self._pool.advance(queue)
             if test.may_pass():
@@ -287,23 +287,23 @@ class _Search:
                 return True
         return False
 
-    def _leave(self, each: Workload, queue: QuotaNode, ground: Decided | None) -> Share:
-        """Take it out; what its side has then."""
-        self._tree.release_all(queue, each.usage or {})
+    def _leave(self, victim: Workload, queue: QuotaNode, ground: Decided | None) -> Share:
+        """Take a victim out; returns the share of its side without it."""
+        self._tree.release_all(queue, victim.usage or {})
         if ground is None:
-            self._taken.append(Taken(each, queue))
+            self._taken.append(Taken(victim, queue))
             return NO_SHARE
         after = share(self._tree, ground.theirs)
-        self._taken.append(Taken(each, queue, ground, self._before[ground.mine], after))
+        self._taken.append(Taken(victim, queue, ground, self._before[ground.mine], after))
         return after
 
 
-def _target(each: Taken, incoming: Workload, queue: Queue, equals: Equals, now: Millis) -> Target:
-    running, ground = each.workload, each.ground
+def _target(victim: Taken, incoming: Workload, queue: Queue, equals: Equals, now: Millis) -> Target:
+    running, ground = victim.workload, victim.ground
     if ground is None:
-        found = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
-        return Target(running, found.reason, found.step)
-    shares = (each.before, ground.new, ground.old, each.after)
+        own_ground = own_queue_ground(incoming, running, queue.within, equals.expired_before, now)
+        return Target(running, own_ground.reason, own_ground.step)
+    shares = (victim.before, ground.new, ground.old, victim.after)
     step = Step(
         ground.rule, (running.key, ground.mine.name, ground.theirs.name),
         tuple(number for each in shares for number in each.fraction()),

@@ -9,12 +9,12 @@ Tree = str  # the name of its root
 
 
 class Peace:
-    """Of all trees. What disturbs one is a claim, or a workload that leaves, where time is not the reason."""
+    """The peace of all trees. A claim, or a workload that leaves, disturbs its tree unless time is the reason."""
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
-        self._leaving: dict[WorkloadKey, Tree] = {}  # who was preempted, not by time, and has not left
-        self._disturbing: dict[Tree, int] = {}  # how many claims in force, and of those who leave, disturb
+        self._leaving: dict[WorkloadKey, Tree] = {}  # preempted, not by time, and not gone yet
+        self._disturbing: dict[Tree, int] = {}  # how many claims and leaving workloads disturb it
         self._since: dict[Tree, Millis] = {}
 
     def since(self, tree: Tree) -> Millis | None:
@@ -25,7 +25,7 @@ class Peace:
         self._log.put(self._disturbing, tree, self._disturbing.get(tree, 0) + 1)
 
     def calm(self, tree: Tree, at: Millis) -> None:
-        """One thing that disturbed it has ended."""
+        """One disturbance of a tree has ended."""
         left = self._disturbing.get(tree, 0) - 1
         if left > 0:
             self._log.put(self._disturbing, tree, left)
@@ -34,7 +34,7 @@ class Peace:
             self._log.put(self._since, tree, max(at, self._since.get(tree, DAWN)))
 
     def leaves(self, key: WorkloadKey, tree: Tree) -> bool:
-        """A workload was asked to leave; returns whether that is news."""
+        """Note that a workload was asked to leave; returns whether that is new."""
         if key in self._leaving:
             return False
         self._log.put(self._leaving, key, tree)

@@ -17,7 +17,7 @@ class Preemptors:
         self._log.put(self._last, workload.queue, workload.key)
 
     def forget(self, workload: Workload) -> None:
-        """It has quota."""
+        """The workload has quota, so it is no preemptor any more."""
         self._log.drop(self._marked, workload.key)
 
     def __contains__(self, workload: Workload) -> bool:

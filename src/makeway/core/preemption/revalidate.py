@@ -1,11 +1,11 @@
-"""Is every victim that is left still one, once others have their place back (S-19.2, P3)?
+"""Whether every remaining victim is still one after others got their place back (S-19.2, P3).
 
-Whoever leaves makes its own side poorer. If that is the newcomer's side, it may be the reason why another passed the
-test of shares after it; so when it gets its place back, that other one must be asked again. A victim gets its place
-back only if the newcomer still fits and all other victims, taken out in their order from the untouched state, pass the
-test that each of them passed before.
+A workload that leaves makes its own side poorer. If that is the newcomer's side, it may be why a later victim passed
+the test of shares. So when it gets its place back, that later victim must be tested again. A victim gets its place
+back only if the newcomer still fits and all other victims, taken out in order from the untouched state, pass the test
+that each of them passed before.
 
-So by induction every set that is left is legal: the first one is, for it was found that way, and each step keeps it.
+So by induction every remaining set is legal: the first one is, for it was found that way, and each step keeps it.
 The whole argument is in ``docs/concepts/fair-sharing.md``.
 """
 
@@ -22,7 +22,7 @@ from makeway.core.trace import Rule
 
 
 class Decided(NamedTuple):
-    """The test that a victim passed, and the shares that it was asked with."""
+    """The test that a victim passed, and the shares that were compared."""
 
     rule: Rule
     mine: QuotaNode  # the newcomer's side of the common cohort
@@ -31,11 +31,11 @@ class Decided(NamedTuple):
     old: Share  # of the victim's side before it leaves
 
     def may_pass(self) -> bool:
-        """Whether anybody of that side can pass: who leaves never makes its side richer."""
+        """Whether any candidate of that side can pass: a victim never makes its side richer by leaving."""
         return self.new <= self.old if self.rule is Rule.FAIR_FINAL_SHARE else self.passes(NO_SHARE)
 
     def passes(self, after: Share) -> bool:
-        """``after``: the share of the victim's side without it."""
+        """Whether the victim passes; ``after``: the share of its side without it."""
         match self.rule:
             case Rule.FAIR_FINAL_SHARE:
                 return self.new <= after
@@ -50,7 +50,7 @@ class Taken:
 
     workload: Workload
     queue: QuotaNode
-    ground: Decided | None = None  # None: it is of the newcomer's own queue, where shares are not asked
+    ground: Decided | None = None  # None: a victim of the newcomer's own queue, where shares do not count
     before: Share = NO_SHARE  # of the newcomer's side without the newcomer
     after: Share = NO_SHARE  # of the victim's side without the victim
 
@@ -60,7 +60,7 @@ class Taken:
 
 
 def gives_back(tree: QuotaTree, taken: list[Taken], fits: Callable[[], bool], *, revalidates: bool) -> list[Taken]:
-    """Those who must leave after all; all of ``taken`` have left, the newcomer is charged. The last one stays taken."""
+    """The victims that must leave after all; ``taken`` have left, the newcomer is charged. The last one stays taken."""
     kept = list(taken)
     for index in range(len(taken) - 2, -1, -1):
         each = taken[index]
@@ -69,37 +69,37 @@ def gives_back(tree: QuotaTree, taken: list[Taken], fits: Callable[[], bool], *,
             del kept[index]
         else:
             tree.release_all(each.queue, each.workload.usage or {})
-    return kept if len(kept) == len(taken) else _told_anew(tree, kept)
+    return kept if len(kept) == len(taken) else _with_present_shares(tree, kept)
 
 
 def _is_needed(tree: QuotaTree, kept: list[Taken], index: int) -> bool:
-    """Whether somebody after it is a victim only because this one is; this one has its place back already."""
+    """Whether a later victim is one only because this one is; this one has its place back already."""
     each, after = kept[index], kept[index + 1 :]
     way = {each.queue, *each.queue.ancestors()}
     if not any(other.depends_on_shares and other.ground is not None and other.ground.mine in way for other in after):
-        return False  # it makes nobody's newcomer poorer, and its own side only richer
+        return False  # it makes the newcomer's side of no later test poorer, and only its own side richer
     others = [*kept[:index], *after]
     return any(not legal for _, legal in _replay(tree, others))
 
 
-def _told_anew(tree: QuotaTree, kept: list[Taken]) -> list[Taken]:
+def _with_present_shares(tree: QuotaTree, kept: list[Taken]) -> list[Taken]:
     """The same victims with the shares as they are when only they leave."""
     return [each for each, _ in _replay(tree, kept)]
 
 
 def _replay(tree: QuotaTree, taken: list[Taken]) -> list[tuple[Taken, bool]]:
-    """Put all back, take them out in order, and ask each test again. They have left before and have left after."""
-    for each in taken:
-        tree.charge_all(each.queue, each.workload.usage or {})
-    found = []
-    for each in taken:
-        ground = each.ground
+    """Put all back, take them out in order, and repeat each test. They have left before and have left after."""
+    for victim in taken:
+        tree.charge_all(victim.queue, victim.workload.usage or {})
+    results = []
+    for victim in taken:
+        ground = victim.ground
         if ground is None:
-            tree.release_all(each.queue, each.workload.usage or {})
-            found.append((each, True))
+            tree.release_all(victim.queue, victim.workload.usage or {})
+            results.append((victim, True))
             continue
         ground = ground._replace(new=share(tree, ground.mine), old=share(tree, ground.theirs))
-        tree.release_all(each.queue, each.workload.usage or {})
+        tree.release_all(victim.queue, victim.workload.usage or {})
         after = share(tree, ground.theirs)
-        found.append((replace(each, ground=ground, after=after), ground.passes(after)))
-    return found
+        results.append((replace(victim, ground=ground, after=after), ground.passes(after)))
+    return results

@@ -1,12 +1,12 @@
 """Which queue loses a workload next where shares decide: the richest, found from the root down (S-9.7).
 
-In each cohort the side with the highest share comes next, a child cohort before a queue that has as much; of queues
-with equal shares the one whose first candidate would leave first. Sides that do not borrow are out for good, but for
-those that lead to the newcomer, and so are queues without candidates and cohorts with nothing left.
+In each cohort the side with the highest share comes next, a child cohort before a queue that has as much. Of queues
+with equal shares it is the one whose first candidate would leave first. Sides that do not borrow are out for good,
+except those that lead to the newcomer. So are queues without candidates and cohorts with nothing left.
 
-Nobody is added while a search goes on, so shares only fall. A side is asked again only when it has come to the front
-and something below it has left since; candidates are looked at only where shares are equal. Every answer is followed
-by ``lost`` or ``drop``, or by a candidate less, so that the queues come to an end (P22).
+Nothing is added during a search, so shares only fall. A side's share is computed again only when the side has come to
+the front and something below it has left since; candidates are compared only where shares are equal. Every answer is
+followed by ``lost`` or ``drop``, or by one candidate less, so the queues come to an end (P22).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ First = Callable[[QuotaNode], Workload | None]  # the next candidate of a queue
 
 
 class _Rich:
-    """A side and its share when it was asked last. The richest is the least, so that it comes first in a heap."""
+    """A side and its share when last computed. The richest side is the least, so that it comes first in a heap."""
 
     __slots__ = ("node", "share")
 
@@ -41,7 +41,7 @@ class _Rich:
 
 class Richest:
     def __init__(self, tree: QuotaTree, own: QuotaNode, first: First, *, alone: bool = False) -> None:
-        """``alone``: only the newcomer's own queue has candidates, so that shares need not be asked."""
+        """``alone``: only the newcomer's own queue has candidates, so shares are not needed."""
         self._tree = tree
         self._root = own if alone else own.root
         self._own = own
@@ -49,11 +49,11 @@ class Richest:
         self._leads_home = {own, *own.ancestors()}
         self._heaps: dict[QuotaNode, list[_Rich]] = {}  # of cohorts that were looked into
         self._dropped: set[QuotaNode] = set()
-        self._changed: set[QuotaNode] = set()  # something below has left since they were asked
-        self.looks = 0  # how often a cohort was looked into; tests count them
+        self._changed: set[QuotaNode] = set()  # something below them has left since their last share
+        self.looks = 0  # how often the search entered a cohort; tests count it
 
     def next(self) -> QuotaNode | None:
-        """The queue whose turn it is; None: no queue is left."""
+        """The next queue to lose a workload; None: no queue is left."""
         at = root = self._root
         while root not in self._dropped:
             if at.is_queue:
@@ -70,11 +70,11 @@ class Richest:
         return None
 
     def drop(self, queue: QuotaNode) -> None:
-        """It is out for good."""
+        """The queue is out for good."""
         self._dropped.add(queue)
 
     def lost(self, queue: QuotaNode) -> None:
-        """Somebody of the queue has left."""
+        """A workload of the queue has left."""
         self._changed.update((queue, *queue.ancestors()))
 
     # --- inside ---
@@ -83,7 +83,7 @@ class Richest:
         self.looks += 1
         heap = self._heaps.get(cohort)
         if heap is None:
-            heap = self._heaps[cohort] = [_Rich(each, share(self._tree, each)) for each in cohort.children]
+            heap = self._heaps[cohort] = [_Rich(side, share(self._tree, side)) for side in cohort.children]
             self._changed.difference_update(cohort.children)
             heapify(heap)
         ties: list[_Rich] = []
@@ -98,11 +98,11 @@ class Richest:
                 ties.append(rich)
                 if not rich.node.is_queue:
                     break  # it goes before queues that have as much
-        for each in ties:
-            heappush(heap, each)
+        for side in ties:
+            heappush(heap, side)
         if not ties or not ties[-1].node.is_queue:
             return ties[-1].node if ties else None
-        return ties[0].node if len(ties) == 1 else min((each.node for each in ties), key=self._leaves_first)
+        return ties[0].node if len(ties) == 1 else min((side.node for side in ties), key=self._leaves_first)
 
     def _is_out(self, node: QuotaNode) -> bool:
         if node in self._dropped:
@@ -112,7 +112,7 @@ class Richest:
         return node.is_queue and self._first(node) is None
 
     def _leaves_first(self, queue: QuotaNode) -> tuple[bool, bool, int, int, str, str]:
-        """Where its first candidate stands in the order of S-7.6."""
+        """The place of its first candidate in the order of S-7.6."""
         each = self._first(queue)
         assert each is not None, "a queue without candidates is out"
         at = MOST if each.reserved_at is None else each.reserved_at
@@ -120,7 +120,7 @@ class Richest:
 
 
 def sides(own: QuotaNode, other: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-    """The two children of their lowest common cohort, on the way to each."""
+    """The two children of the queues' lowest common cohort, on the way to each of them."""
     below = {parent: node for node in (own, *own.ancestors()) if (parent := node.parent) is not None}
     theirs = other
     while theirs.parent is not None and theirs.parent not in below:

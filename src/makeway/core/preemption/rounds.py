@@ -1,15 +1,15 @@
 """How often a workload has displaced others: what bounds preemption, so that it settles (S-19.3).
 
-A *round* is one issue of preemptions, or taking of claims, by a workload. One round that leaves its queue above its
-own quota is allowed, and ten of any kind: the first number ends quarrels over what is nobody's by right, the second
-is a circuit breaker and never reached in earnest. The counts go by the controller that owns the workload, so a job
-made anew is the same; several Workloads of one owner are not. In memory only: a restart starts the counts anew.
+A *round* is one issue of preemptions, or one taking of claims, by a workload. A workload may have one round that
+leaves its queue above its own quota, and ten rounds of any kind: the first limit ends quarrels over quota that belongs
+to neither, the second is a circuit breaker and is never reached in practice. The owning controller is what is counted,
+so a recreated job keeps its counts; several Workloads of one owner count separately. A restart loses all counts.
 
-Counts end when the reasons for them do: with a change of the workload or of its tree, with whoever displaced it last,
-when it loses its quota by no fault and no quarrel of its own, and after it has held quota in peace for a while. A tree
-is at peace while nothing *disturbs* it: no claim on somebody who was not displaced by time, and nobody who was
-preempted for another reason than time and has not left. Where workloads quarrel there is always one or the other,
-however slowly the victims leave.
+Counts end with their reasons: when the workload or its tree changes, when the workload that displaced it last is gone,
+when it loses its quota through no fault or quarrel of its own, and after it has held quota in peace for a while. A tree
+is at peace while nothing *disturbs* it. What disturbs it is a claim on workloads that were not displaced by time, or a
+workload that was preempted for another reason than time and has not left. Where workloads quarrel there is always one
+of these, however slowly the victims leave.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ ABOVE_NOMINAL_MAX = 1
 ROUNDS_MAX = 10
 PASSED_ON_MAX = 1
 
-Round = Literal["", "free", "above"]  # none at all, one that ends within nominal quota, one that ends above it
-Identity = str  # by which a workload is known, however often it is made anew
+Round = Literal["", "free", "above"]  # no round; one that ends within nominal quota; one that ends above it
+Identity = str  # stays the same when a workload is recreated
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     """What is counted for one identity."""
 
-    queue: QueueName  # where it was seen last
+    queue: QueueName  # where it was last seen
     above: int = 0
     total: int = 0
-    evicted_by: WorkloadKey | None = None  # which last evicted it or took its claim
+    evicted_by: WorkloadKey | None = None  # the one that last evicted it or took its claim
     last_at: Millis = DAWN  # of the last round
     passed_on: int = 0  # claims that it lost to poorer sides
-    tree: Tree = ""  # in which it holds quota
+    tree: Tree = ""  # where it holds quota
     held_since: Millis | None = None  # None: it holds none
 
     @property
@@ -50,22 +50,22 @@ class Count:
 
     @property
     def may_pass_on(self) -> bool:
-        """Whether a claim may pass to a poorer side: that has not happened to it before (S-9.14)."""
+        """Whether a claim may pass to a poorer side, which has not happened to it before (S-9.14)."""
         return self.passed_on < PASSED_ON_MAX
 
     def is_too_many(self, kind: Round) -> bool:
-        """Whether it may not have one more of this kind."""
+        """Whether it may not have one more round of this kind."""
         return (kind == "above" and self.above >= ABOVE_NOMINAL_MAX) or (kind != "" and self.is_exhausted)
 
 
 class Counts:
-    """What is counted for all identities; one begins anew when its count is dropped."""
+    """The counts of all identities; one starts anew when its count is dropped."""
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
         self._of: dict[Identity, Count] = {}
-        self._evicted: dict[WorkloadKey, dict[Identity, None]] = {}  # whom it evicted last
-        self._holding: dict[Tree, dict[Identity, None]] = {}  # who has rounds behind it, and quota
+        self._evicted: dict[WorkloadKey, dict[Identity, None]] = {}  # by the workload that last evicted them
+        self._holding: dict[Tree, dict[Identity, None]] = {}  # those with rounds behind them, and quota
 
     def get(self, who: Identity) -> Count | None:
         return self._of.get(who)
@@ -111,7 +111,7 @@ class NewName(NamedTuple):
 
 
 class Owners:
-    """Which Workloads an owner has: with one it is the same as its owner, with several each is itself (S-19.3.3)."""
+    """The Workloads of each owner: a single one is counted as its owner, several are counted separately (S-19.3.3)."""
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
@@ -128,7 +128,7 @@ class Owners:
         return workload.key in siblings and len(siblings) > 1
 
     def add(self, workload: Workload) -> NewName | None:
-        """It exists. If its owner has two now, the first is itself from now on."""
+        """A Workload exists. If its owner has two now, the first is counted separately from now on."""
         if not workload.owner:
             return None
         siblings = self._owned.setdefault(workload.owner_uid, {})
@@ -139,7 +139,7 @@ class Owners:
         return None if first is None else NewName(workload.owner, _own_name(workload.owner, first))
 
     def remove(self, workload: Workload) -> NewName | None:
-        """It is finished or deleted. If its owner has one left, that is the same as its owner again."""
+        """A Workload is finished or deleted. If its owner has one left, that one is counted as its owner again."""
         siblings = self._owned.get(workload.owner_uid) if workload.owner else None
         if siblings is None or workload.key not in siblings:
             return None
@@ -170,7 +170,7 @@ class Rounds:
     # --- counting ---
 
     def know(self, workload: Workload) -> None:
-        """It exists, and counts as its owner or as itself."""
+        """A workload exists, and is counted as its owner or separately."""
         self._rename(self._owners.add(workload))
 
     def of(self, workload: Workload) -> Count:
@@ -186,36 +186,36 @@ class Rounds:
             self._put(workload, replace(count, queue=workload.queue, above=above, total=count.total + 1, last_at=at))
 
     def take_back(self, workload: Workload, kind: Round) -> None:
-        """Nobody was displaced after all: every eviction of that round failed."""
+        """A round displaced no workload after all: every eviction of it failed."""
         count = self.of(workload)
         if kind and count.total:
             above = max(0, count.above - (kind == "above"))
             self._put(workload, replace(count, above=above, total=count.total - 1))
 
     def passed_on(self, workload: Workload, kind: Round) -> None:
-        """Its claim passed to a poorer side, so what it displaced for that was not to its own good (S-9.14)."""
+        """A workload's claim passed to a poorer side, so it gained nothing from what it displaced for that (S-9.14)."""
         count = self.of(workload)
         above = max(0, count.above - (kind == "above"))
         self._put(workload, replace(count, above=above, passed_on=count.passed_on + 1))
 
     def evicted(self, workload: Workload, by: Workload) -> None:
-        """It was asked to leave, or its claim was taken."""
+        """A workload was asked to leave, or its claim was taken."""
         self._put(workload, replace(self.of(workload), queue=workload.queue, evicted_by=by.key))
 
     def barred(self, workload: Workload) -> None:
-        """The circuit breaker, and nothing else, kept it from displacing others."""
+        """Only the circuit breaker kept a workload from displacing others."""
         self._log.put(self.exhausted, workload.queue, self.exhausted.get(workload.queue, 0) + 1)
 
     # --- quota, and peace in the tree ---
 
     def held(self, workload: Workload, tree: Tree) -> None:
-        """It holds quota from now on."""
+        """A workload holds quota from now on."""
         count = self._known(workload)
         if count is not None and count.total and workload.reserved_at is not None:
             self._put(workload, replace(count, tree=tree, held_since=workload.reserved_at))
 
     def released(self, workload: Workload, now: Millis | None) -> None:
-        """It holds quota no more, since ``now``; None: that is only supposed."""
+        """A workload holds no quota any more, since ``now``; None: that is only supposed."""
         count = self._known(workload)
         if count is not None and count.held_since is not None:
             if now is not None and self._had_peace(count, now):
@@ -226,12 +226,12 @@ class Rounds:
             self.peace.left(workload.key, now)
 
     def leaves(self, workload: Workload, tree: Tree) -> None:
-        """It was preempted, and not because its time is up."""
+        """A workload was preempted, and not because its time is up."""
         if self.peace.leaves(workload.key, tree):
             self.disturb(tree, DAWN if workload.evicted_at is None else workload.evicted_at)
 
     def disturb(self, tree: Tree, now: Millis) -> None:
-        """A claim is made, or somebody leaves, and time is not the reason: until now there may have been peace."""
+        """A claim is made, or a workload leaves, and time is not the reason: until now there may have been peace."""
         if self.peace.since(tree) is not None:
             self._counts.drop([who for who, count in self._counts.holding_in(tree) if self._had_peace(count, now)])
         self.peace.disturb(tree)
@@ -245,7 +245,7 @@ class Rounds:
     # --- ends ---
 
     def end_for(self, workload: Workload) -> None:
-        """Its spec, effective priority or reclaimable pods changed, or it was displaced by time (S-19.3.2)."""
+        """Spec, effective priority or reclaimable pods of the workload changed, or time displaced it (S-19.3.2)."""
         self._counts.drop([self._owners.identity(workload)])
 
     def end_in(self, queues: Iterable[QueueName]) -> None:
@@ -253,7 +253,7 @@ class Rounds:
         self._counts.drop(self._counts.seen_in(frozenset(queues)))
 
     def end_after(self, workload: Workload) -> None:
-        """It is finished or deleted: those whom it evicted last, or whose claim it took, begin anew."""
+        """A workload is finished or deleted: counts of those that it last evicted, or took a claim from, start anew."""
         self._counts.drop(self._counts.evicted_by(workload.key))
         if not self.of(workload).total or self._owners.is_one_of_several(workload):
             self.end_for(workload)  # the counts of an owner are there for the next Workload that it has

@@ -1,8 +1,8 @@
-"""The waiting workloads of one queue by equivalence class: what they are sorted by, and what is parked together.
+"""The waiting workloads of one queue by equivalence class: how they are sorted, and what is parked together.
 
 Workloads of one shape and namespace are a *class*: they get the same verdict, so they are parked and return together,
-however many they are. Of each class that is in the queue the first workload is the class's *head*; the head of the
-queue is the first of these. A workload that has to be in the queue while its class is parked is a class of its own.
+however many they are. The first workload of a class in the queue is the class's *head*; the first of these heads is the
+head of the queue. A workload that has to be in the queue while its class is parked is a class of its own.
 
 Every change goes through the undo log.
 """
@@ -20,15 +20,15 @@ from makeway.core.undo import UndoLog
 
 Place = tuple[int, int, bool, int, str, int, str, WorkloadKey]  # the key comes last
 Shape = tuple[object, ...]
-EquivalenceClass = tuple[Any, ...]  # shape and namespace; and a key, of a workload that stands apart
+EquivalenceClass = tuple[Any, ...]  # shape and namespace; and a key, for a workload that stands apart
 
 
 def place(workload: Workload) -> Place:
-    """Its place in the order of its queue (S-4.1); no two are alike."""
+    """The place of a workload in the order of its queue (S-4.1); no two are equal."""
     if workload.family is None:
         own, was_displaced, ran = workload.uid, workload.displaced_at is not None, workload.ran_seconds
     else:
-        own, was_displaced, ran = workload.family, False, 0  # between Options their rank decides (S-4.1.4)
+        own, was_displaced, ran = workload.family, False, 0  # the rank orders Options (S-4.1.4)
     return (
         -workload.priority, workload.queued_at, was_displaced, ran, own, workload.option_rank, workload.uid,
         workload.key,
@@ -45,9 +45,9 @@ def class_of(workload: Workload) -> EquivalenceClass:
 
 
 def is_at_least(larger: Shape, smaller: Shape) -> bool:
-    """Whether a workload of the first shape asks for all that the second asks for, and no more than that is free to it.
+    """Whether a workload of the first shape asks for at least what the second asks for, and has no more to choose from.
 
-    Told of one podSet each; of everything else nothing is said, so the answer is no.
+    Known for shapes of one podSet each; for all others the answer is no.
     """
     if len(larger) != 2 or len(smaller) != 2:
         return False
@@ -55,7 +55,7 @@ def is_at_least(larger: Shape, smaller: Shape) -> bool:
 
 
 class Least(NamedTuple):
-    """No workload of some classes has a higher priority, or asks for less."""
+    """The lower bound of some classes: none of their workloads has a higher priority, or asks for less."""
 
     priority: int
     amounts: Mapping[ResourceName, int]
@@ -65,7 +65,7 @@ UNKNOWN = Least(0, {})
 
 
 def _least(classes: Iterable[EquivalenceClass]) -> Least:
-    """Of classes with one podSet each; resources that one of them does not ask for are left out."""
+    """The lower bound of classes with one podSet each, without resources that one of them does not ask for."""
     priority, amounts = -(2**62), None
     for alike in classes:
         if len(alike[0]) != 2 or alike[0][1].is_partial:
@@ -89,10 +89,10 @@ class EquivalenceClasses:
     of_shape: dict[Shape, dict[EquivalenceClass, None]] = field(default_factory=dict)
     heads: list[Place] = field(default_factory=list)  # the first of each class in the queue, sorted
     parked: dict[EquivalenceClass, None] = field(default_factory=dict)
-    _least: Least | None = None  # of the parked ones, once somebody asked
+    _least: Least | None = None  # of the parked ones, once computed
 
     def in_order(self) -> Iterator[WorkloadKey]:
-        """All workloads in the queue; whoever stops early has not paid for the rest."""
+        """All workloads in the queue; the order is computed only as far as it is read."""
         if not self.heads:
             return
         yield self.heads[0][-1]
@@ -112,13 +112,13 @@ class EquivalenceClasses:
         return sum(len(places) for alike, places in self.places.items() if alike not in self.parked)
 
     def least_of_parked(self) -> Least | None:
-        """What all parked classes ask for at least; None: that cannot be told of all of them."""
+        """The lower bound of all parked classes; None: unknown for some of them."""
         if self._least is None:
             self._least = _least(self.parked)
         return None if self._least is UNKNOWN else self._least
 
     def add(self, workload: Workload, *, apart_from_parked: bool) -> EquivalenceClass:
-        """It joins its class, parked or not; ``apart_from_parked``: it has to be in the queue."""
+        """A workload joins its class, parked or not; ``apart_from_parked``: it has to be in the queue."""
         alike = class_of(workload)
         if apart_from_parked and alike in self.parked:
             alike = (*alike, workload.key)
@@ -162,7 +162,7 @@ class EquivalenceClasses:
             self.log.drop(self.of_shape, alike[0])
 
     def park(self, alike: EquivalenceClass, older: Sequence[Workload] = ()) -> bool:
-        """All of a class leave the queue, but for ``older`` ones, which stand apart; returns whether there are any."""
+        """All of a class leave the queue, except ``older`` ones, which stand apart; returns whether there are any."""
         for workload in older:
             self.remove(workload)
             self._join((*alike[:2], workload.key), place(workload))
@@ -174,14 +174,14 @@ class EquivalenceClasses:
         return True
 
     def queued_before(self, alike: EquivalenceClass, since: Millis) -> list[WorkloadKey]:
-        """Those of a class that were queued before that time."""
+        """The members of a class that were queued before that time."""
         if since == DAWN:
             return []
         places = self.places[alike]
         return [where[-1] for where in places[: bisect_left(places, (-alike[0][0], since))]]
 
     def unpark(self, classes: Sequence[EquivalenceClass]) -> None:
-        """All of these classes, which are parked, are in the queue again."""
+        """Bring these parked classes back into the queue."""
         if not classes:
             return
         firsts = [self.places[alike][0] for alike in classes]
@@ -195,7 +195,7 @@ class EquivalenceClasses:
                 self.log.save(_take_out, self.heads, where)
 
     def parked_of(self, matches: Callable[[WorkloadKey], bool]) -> list[EquivalenceClass]:
-        """The parked classes whose namespace matches; one workload of a namespace is asked about."""
+        """The parked classes whose namespace matches; one workload of each namespace is tested."""
         may: dict[str, bool] = {}
         for alike in self.parked:
             if alike[1] not in may:
@@ -203,7 +203,7 @@ class EquivalenceClasses:
         return [alike for alike in self.parked if may[alike[1]]]
 
     def _forget_least(self) -> None:
-        """Nor is what is asked within a trial known after it."""
+        """The bound is void, also after a trial in which it was computed."""
         self.log.save(setattr, self, "_least", None)
         self._least = None
 

@@ -15,7 +15,7 @@ class HeadReservations:
 
     def __init__(self, lists: Lists) -> None:
         self._lists = lists
-        self._queues: dict[QueueName, None] = {}  # that ever had one
+        self._queues: dict[QueueName, None] = {}  # queues that ever had one
 
     def keep(self, workload: Workload, reservation: HeadReservation) -> None:
         self._queues[workload.queue] = None
@@ -27,12 +27,12 @@ class HeadReservations:
         return {queue: dict(waiting_list.reservations) for queue, waiting_list in lists if waiting_list.reservations}
 
     def end_in(self, queue: QueueName) -> None:
-        """A head of the queue is evaluated: what was kept free for one before it is so no more."""
+        """A head of the queue is evaluated: what was kept free for an earlier head is free again."""
         if queue in self._queues:
             _drop(self._lists[queue], list(self._lists[queue].reservations))
 
     def end_behind_heads(self) -> None:
-        """Nothing is kept free any more for a workload that is no longer first."""
+        """Nothing is kept free any more for a workload that is no longer the head."""
         for waiting_list in (self._lists[queue] for queue in self._queues):
             if waiting_list.reservations:
                 first = next(waiting_list.ordered(), None)
@@ -45,11 +45,11 @@ def _drop(waiting_list: WaitingList, keys: list[WorkloadKey]) -> None:
 
 
 class Entitlements:
-    """What workloads ask for that only lent quota keeps out: while they wait, that is not lent again (S-5.14)."""
+    """What workloads request that only lent quota keeps out: while they wait, that much is not lent again (S-5.14)."""
 
     def __init__(self, lists: Lists) -> None:
         self._lists = lists
-        self._queues: dict[QueueName, None] = {}  # in which a workload ever was entitled
+        self._queues: dict[QueueName, None] = {}  # queues in which a workload was ever entitled
 
     def entitle(self, workload: Workload, usage: Usage) -> None:
         self._queues[workload.queue] = None
@@ -57,7 +57,7 @@ class Entitlements:
         waiting_list.log.put(waiting_list.entitled, workload.key, usage)
 
     def firsts(self) -> dict[QueueName, tuple[WorkloadKey, Usage]]:
-        """By queue, the first that is entitled, and what it asks for."""
+        """By queue, the first entitled workload, and what it requests."""
         firsts = {}
         for queue in self._queues:
             waiting_list = self._lists[queue]

@@ -1,8 +1,7 @@
 """Which workloads wait: a waiting list for each queue, and what must happen before one is evaluated again (S-4).
 
-A waiting list is always sorted. *Parked* workloads are out of the queue until a wake of their tree or a change of
-their own; a workload in the queue that was refused is not *due* until then either, so that nothing is evaluated twice
-in vain.
+A waiting list is always sorted. *Parked* workloads are out of the queue until their tree is woken or they change
+themselves. A refused workload in the queue is not *due* until then either, so that nothing is evaluated twice in vain.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Pending:
     ) -> None:  # fmt: skip
         self._log = log
         self._waits_for_pods = waits_for_pods  # whether nothing is admitted until pods are ready
-        self._on_forget = on_forget  # what else ends with a workload's waiting
+        self._on_forget = on_forget  # called when a workload stops waiting
         self.lists: dict[QueueName, WaitingList] = {}
         self._names: list[QueueName] = []  # of the lists, sorted
         self.reservations = HeadReservations(self.lists)
@@ -69,15 +68,15 @@ class Pending:
     # --- coming and going ---
 
     def push(self, workload: Workload, now: Millis, *, shapes_count: bool = True) -> None:
-        """A workload arrives, or changed in a way that makes it worth another look (S-4.7)."""
+        """A workload arrives, or changed so that it is evaluated again (S-4.7)."""
         arrive(self.list_of(workload.queue), workload, now, shapes_count=shapes_count)
 
     def refresh(self, workload: Workload) -> None:
-        """Its object changed in nothing that matters to a verdict: whether it waits or is parked stays (S-4.7)."""
+        """An object changed in nothing that matters to a verdict: whether it waits or is parked stays (S-4.7)."""
         self.list_of(workload.queue).renew(workload)
 
     def forget(self, workload: Workload) -> None:
-        """It reserved quota, was deleted or left the queue: who waited for it to come first need not any more."""
+        """A workload got quota, was deleted or left the queue: workloads that waited for its turn are due."""
         waiting_list = self.list_of(workload.queue)
         waiting_list.leave(workload.key)
         self._on_forget(workload)
@@ -86,7 +85,7 @@ class Pending:
         waiting_list.turns.end_behind(workload.key)
 
     def pop(self, workload: Workload) -> int:
-        """Take a head out of its queue; returns how often that was woken so far."""
+        """Take a head out of its queue; returns how often the queue was woken so far."""
         waiting_list = self.list_of(workload.queue)
         pop(waiting_list, workload.key)
         return waiting_list.wakes
@@ -101,7 +100,7 @@ class Pending:
     # --- heads ---
 
     def in_use(self) -> list[QueueName]:
-        """Queues that are not empty, by name."""
+        """The queues that are not empty, by name."""
         if len(self._names) != len(self.lists):
             self._names = sorted(self.lists)
         return [name for name in self._names if self.lists[name].classes.heads]
@@ -124,11 +123,11 @@ class Pending:
         return next(self.list_of(queue).ordered(), None)
 
     def in_order(self, queue: QueueName) -> list[WorkloadKey]:
-        """The whole queue, for those who ask for positions."""
+        """The workloads of a queue, in order."""
         return list(self.list_of(queue).ordered())
 
     def happen(self, trigger: Trigger, workload: Workload) -> None:
-        """Something happened to one waiting workload; what becomes of it is said in ``TRANSITIONS``."""
+        """Something happened to one waiting workload; ``TRANSITIONS`` says what follows."""
         self.list_of(workload.queue).happen(trigger, workload.key)
 
     # --- waking ---
@@ -139,8 +138,8 @@ class Pending:
     ) -> list[WorkloadKey]:  # fmt: skip
         """Parked workloads of these queues return to them, refused heads become due (S-4.6).
 
-        Which ones returned is told only where that is asked for: they may be very many. ``is_hopeless`` says whether
-        the verdict of all parked ones of a queue stands, whatever happened: then they stay parked.
+        The returned ones are listed only on demand: they may be very many. ``is_hopeless`` says whether all parked ones
+        of a queue would certainly be refused again: then they stay parked.
         """
         returned: list[WorkloadKey] = []
         for queue in sorted(set(queues)):
@@ -151,18 +150,18 @@ class Pending:
         return returned
 
     def due(self, queues: Iterable[QueueName]) -> None:
-        """Refused workloads of these queues are worth another look; the parked ones are not."""
+        """Refused workloads in these queues are evaluated again; parked ones are not."""
         for queue in queues:
             self.list_of(queue).make_due()
 
     def free_again(self, queues: Iterable[QueueName], but: Container[WorkloadKey]) -> None:
-        """What was kept free in the tree of these queues has changed: who lost to it is due, but for ``but``."""
+        """What was kept free in the tree of these queues has changed: all that lost to it are due, except ``but``."""
         for waiting_list in map(self.list_of, queues):
             for key in [key for key in waiting_list.at[Standing.HELD_BACK] if key not in but]:
                 waiting_list.happen(Trigger.FREE, key)
 
     def end_turns_behind_others(self, queues: Collection[QueueName]) -> None:
-        """Somebody was admitted in a tree: those that stand behind others in it are due, they only (S-4.6.9)."""
+        """A workload was admitted in a tree: only those that wait for another's turn are due (S-4.6.9)."""
         for queue in queues:
             waiting_list = self.lists.get(queue)
             if waiting_list is not None and waiting_list.turns.of:

@@ -1,8 +1,8 @@
-"""Who waits before whom: the whole order of a queue, as those who wait in it ask for it.
+"""The whole order of a queue, as users whose workloads wait in it ask for it.
 
-All who wait are in it, parked or not, by the order of the queue (S-4.1); one who comes first whatever its place (S-4.9)
-is first here too. A position says which workload is evaluated first, not which is admitted first: a small one may fit
-where others do not.
+It has all waiting workloads, parked or not, in the order of the queue (S-4.1). A sticky workload (S-4.9) is first here,
+too. A position says which workload is evaluated first, not which is admitted first: a small one may fit where others
+do not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from makeway.core.state import State
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Both count from 0."""
+    """The place of a workload; both numbers count from 0."""
 
     workload: Workload
     in_queue: int
@@ -27,7 +27,7 @@ class Position:
 
 
 def positions(state: State, queue: QueueName) -> Iterator[Position]:
-    """From the front; whoever stops early has not paid for the rest."""
+    """All positions from the front; they are computed only as far as they are read."""
     waiting_list = state.pending.lists.get(queue)
     if waiting_list is None:
         return

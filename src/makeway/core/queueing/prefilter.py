@@ -1,13 +1,13 @@
-"""Workloads that are certainly refused: sums alone say so, and none need be evaluated to hear it again.
+"""Workloads that are certainly refused: sums alone say so, and no evaluation is needed.
 
-Told where it can be told for sure: with one flavor to choose and one cohort at most, without fair sharing and without
-preemption while borrowing, a queue finds room, or victims of its own, or, within its own quota, those who borrow it.
-Everywhere else the answer is "that cannot be told", and the workload is looked at.
+The answer is certain with one flavor to choose and one cohort at most, without fair sharing and without preemption
+while borrowing. Then a queue finds only room, victims of its own or, within its own quota, those that borrow it.
+Everywhere else the answer is "unknown", and the workload is evaluated.
 
-Promises: what is certainly refused would be refused by a cycle, without targets and without anything reserved for it;
-an answer costs a few sums for each resource, whoever waits or runs.
+Promises: what is certainly refused would be refused by a cycle, without targets and without a reservation; an answer
+costs a few sums for each resource, however many workloads wait or run.
 
-Not here: which workloads are passed over because of it (``cycle``, ``State.wake_after_release``).
+Not here: which workloads are skipped because of it (``cycle``, ``State.wake_after_release``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOTHING: Amounts = {}
 
 
 class Prefilter:
-    """Answers for one state. What a queue's configuration says is read once."""
+    """The prefilter of one state. What a queue's configuration says is read once."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -37,12 +37,12 @@ class Prefilter:
         self._choices: dict[QueueName, bool] = {}
 
     def forget_queues(self) -> None:
-        """Their configuration has changed."""
+        """The configuration of queues has changed."""
         self._flavors.clear()
         self._choices.clear()
 
     def has_choice(self, name: QueueName) -> bool:
-        """Whether a queue has several flavors of anything, so that who asks for more may find them elsewhere."""
+        """Whether a queue has several flavors of a resource, so that a larger request may find another flavor."""
         has_choice = self._choices.get(name)
         if has_choice is None:
             queue = self._state.queues.get(name)
@@ -51,7 +51,7 @@ class Prefilter:
         return has_choice
 
     def promised(self) -> dict[QuotaNode, dict[ResourceName, int]]:
-        """By root, what claims may yet leave to others: what their victims free, and what who takes one gets."""
+        """By root, what claims may still leave to others: what their victims free, and what their claimants ask for."""
         state = self._state
         by_root: dict[QuotaNode, dict[ResourceName, int]] = {}
         for known in state.claims.within(list(state.claims.of_queue)) if state.claims else ():
@@ -68,14 +68,14 @@ class Prefilter:
         return by_root
 
     def certainly_refused(self, head: Workload, now: Millis) -> bool:
-        """Whether a look at a head would end as the one before: in a refusal that its shape shares."""
+        """Whether evaluating a head again would end in the same refusal, which its shape shares."""
         state = self._state
         waiting_list = state.pending.lists[head.queue]
         if head.key not in waiting_list.judged or waiting_list.reservations or head.family is not None or head.refusal:
             return False
         if len(head.pod_sets) != 1 or head.pod_sets[0].min_count is not None:
             return False
-        equals = own_turn(state, head, now) is None  # who was displaced by time displaces none of them for a while
+        equals = own_turn(state, head, now) is None  # one that was displaced by time displaces no equals for a while
         if not self.is_short(head.queue, head.priority, head.pod_sets[0].signature.totals, NOTHING, equals=equals):
             return False
         return may_queue(head, now) and state.namespace_matches(head)
@@ -83,7 +83,7 @@ class Prefilter:
     def is_short(
         self, name: QueueName, priority: int, amounts: Amounts, promised: Amounts, *, equals: bool = True
     ) -> bool:
-        """Whether no workload of a queue that asks for so much, with no higher priority, finds room or victims.
+        """Whether no workload of a queue with such a request, and no higher priority, finds room or victims.
 
         ``promised`` counts as room; ``equals`` of its queue may be victims.
         """
@@ -100,7 +100,7 @@ class Prefilter:
         )
 
     def _lacks(self, name: QueueName, fr: FR, amount: int, promised: int, below: int) -> bool:
-        """Whether neither what is free is enough, nor what its queue's holders below a priority use."""
+        """Whether neither what is free nor what the queue's holders below a priority use is enough."""
         state, node = self._state, self._state.tree.queues[name]
         free = max(0, state.tree.available(node, fr)) + promised
         if amount <= free:
@@ -108,11 +108,11 @@ class Prefilter:
         own = state.holders.freed_at_most(name, fr, below)
         used = node.usage.get(fr, 0) - own + amount
         if not _is_used_up(node, fr) and used <= node.nominal.get(fr, 0):
-            return False  # within its own quota those leave who borrow it
+            return False  # within its own quota those that borrow it leave
         return amount > free + own
 
     def _flavors_of(self, name: QueueName) -> dict[ResourceName, FR] | None:
-        """The one flavor of each resource that has no other; None: of this queue nothing can be told."""
+        """The one flavor of each resource that has no other; None: for this queue the answer is unknown."""
         if name not in self._flavors:
             self._flavors[name] = self._plain_flavors(name)
         return self._flavors[name]

@@ -1,4 +1,4 @@
-"""How a workload comes to its waiting list: when it arrives, and when its cycle is over (S-4.5, S-4.7)."""
+"""How a workload enters its waiting list: when it arrives, and when its cycle is over (S-4.5, S-4.7)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class HeadReturn:
     reason: Requeue
     woken: bool = False  # the queue was woken since it was taken out
     has_untried: bool = False  # it has flavors left to try
-    binds_shape: bool = True  # workloads of its shape would be told the same
+    binds_shape: bool = True  # workloads of its shape would get the same verdict
     binds_larger: bool = False  # as would all behind it that ask for as much or more
     held_back: bool = False  # it lost to what is kept free for another
     blocked: bool = False  # it waits until pods of others are ready, with all behind it
 
     @property
     def trigger(self) -> Trigger | None:
-        """What happens to it in the queue."""
+        """The trigger of its transition in the queue."""
         if self.held_back:
             return Trigger.HOLD_BACK
         if self.blocked:
@@ -52,7 +52,7 @@ class HeadReturn:
 
 
 def arrive(waiting_list: WaitingList, workload: Workload, now: Millis, *, shapes_count: bool = True) -> None:
-    """A workload comes, or changed in a way that makes it worth another look."""
+    """A workload arrives, or changed so that it is evaluated again."""
     waiting_list.leave(workload.key)
     if not may_queue(workload, now):
         waiting_list.park_singly(workload)
@@ -62,7 +62,7 @@ def arrive(waiting_list: WaitingList, workload: Workload, now: Millis, *, shapes
 
 
 def pop(waiting_list: WaitingList, key: WorkloadKey) -> None:
-    """A head leaves the queue to be evaluated; that it was found too large before is known still."""
+    """A head leaves the queue to be evaluated; the list remembers that it was found too large before."""
     if waiting_list.is_in_queue(key):
         was_judged = key in waiting_list.judged
         waiting_list.leave(key)
@@ -96,7 +96,7 @@ def requeue(waiting_list: WaitingList, workload: Workload, how: HeadReturn, now:
 
 
 def _park_with_shape(waiting_list: WaitingList, workload: Workload, how: HeadReturn, now: Millis) -> None:
-    """The verdict is one on all that look alike; while it backs off, the workload itself is parked for that."""
+    """Park all workloads of a shape for the verdict; one that backs off is itself parked for that."""
     waiting_list.verdicts.bind(shape(workload), workload.queued_at)
     if may_queue(workload, now):
         waiting_list.enter(workload, parked=True)
@@ -109,9 +109,9 @@ def _park_with_shape(waiting_list: WaitingList, workload: Workload, how: HeadRet
 def pass_over(
     waiting_list: WaitingList, workload: Workload, now: Millis, *, binds_larger: bool, turn: Turn | None = None
 ) -> None:
-    """A head is not evaluated, for the verdict would be the same: it is too large, and nobody can leave for it.
+    """A head is not evaluated, as the verdict would be the same: it is too large, and no workload can leave for it.
 
-    ``turn``: it was displaced by time, so that the verdict is its own.
+    ``turn``: it was displaced by time, so the verdict is about this workload only.
     """
     if turn is None and not waiting_list.strict and len(waiting_list.classes.of[workload.key]) == 2:
         waiting_list.verdicts.bind(shape(workload), workload.queued_at)

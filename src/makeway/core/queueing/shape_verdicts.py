@@ -1,4 +1,4 @@
-"""Verdicts that bind all workloads of a shape: these are parked, and so are those that come (S-4.5.3)."""
+"""Verdicts that bind all workloads of a shape, parked or arriving later (S-4.5.3)."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 
 class ShapeVerdicts:
-    """Those in force in one waiting list; a wake ends them."""
+    """The shape verdicts in force in one waiting list; a wake ends them."""
 
     __slots__ = ("_list", "by_age", "since")
 
     def __init__(self, waiting_list: WaitingList) -> None:
         self._list = waiting_list
         self.by_age = False  # an older workload may displace more than one that looks alike
-        self.since: dict[Shape, Millis] = {}  # workloads of the shape are bound that were not queued before this time
+        self.since: dict[Shape, Millis] = {}  # workloads of the shape that were queued before this time are not bound
 
     def binds(self, workload: Workload) -> bool:
-        """Whether a verdict on its shape is one on it, too; none is in a strict queue."""
+        """Whether a verdict on its shape binds a workload, too; none does in a strict queue."""
         since = self.since.get(shape(workload)) if self.since and not self._list.strict else None
         return since is not None and workload.queued_at >= since
 
     def bind(self, bound: Shape, since: Millis) -> None:
-        """All of this shape are parked, and those that come; where age counts those queued before ``since`` are not."""
+        """Park all workloads of a shape, now and later; where age counts, not those queued before ``since``."""
         earliest = min(since if self.by_age else DAWN, self.since.get(bound, since))
         self._list.log.put(self.since, bound, earliest)
         for alike in list(self._list.classes.of_shape.get(bound, ())):
             self._list.park(alike, earliest)
 
     def bind_larger(self, workload: Workload) -> None:
-        """Those behind it that ask for no less get the same verdict: none of them is looked at."""
+        """Workloads behind this one that ask for no less get the same verdict, so none of them is evaluated."""
         classes, where = self._list.classes, place(workload)
         behind = classes.heads[bisect_left(classes.heads, where) :]
         if not behind:
@@ -46,7 +46,7 @@ class ShapeVerdicts:
                 self.bind(other, workload.queued_at)
 
     def unbind(self, bound: Shape) -> None:
-        """The verdict holds no more: all that are parked for it are in the queue again."""
+        """The verdict holds no more: all that are parked for it return to the queue."""
         classes = self._list.classes
         self._list.turns.forget_shape(bound)
         self._list.log.drop(self.since, bound)

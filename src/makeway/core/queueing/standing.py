@@ -1,4 +1,4 @@
-"""Where a waiting workload stands in its list, and what becomes of that."""
+"""The states of a waiting workload in its list, and the transitions between them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Standing(Enum):
-    """Of a member of a waiting list."""
+    """The state of a member of a waiting list."""
 
     DUE = "in the queue, and evaluated when it is the head"
     REFUSED = "in the queue, and not evaluated before a wake"
@@ -18,7 +18,7 @@ class Standing(Enum):
 
 
 class Trigger(Enum):
-    """What happens to a member that stays where it is; to park it or to bring it back are methods of its list."""
+    """What happens to a member that stays in or out of the queue; parking and unparking are methods of its list."""
 
     REFUSE = "it is not evaluated again before something happens"
     HOLD_BACK = "it lost to what is kept free for another (S-5.1)"
@@ -28,7 +28,7 @@ class Trigger(Enum):
     WAKE = "something changed that may let a workload of its tree in (S-4.6)"
 
 
-AWAITS_WAKE = (Standing.REFUSED, Standing.HELD_BACK, Standing.BLOCKED)  # and is in the queue
+AWAITS_WAKE = (Standing.REFUSED, Standing.HELD_BACK, Standing.BLOCKED)  # and are in the queue
 
 TRANSITIONS: Mapping[Trigger, Mapping[Standing, Standing]] = {  # a standing that is not named stays as it is
     Trigger.REFUSE: {Standing.DUE: Standing.REFUSED},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Turn(NamedTuple):
     """What a workload waits for before it displaces equals of its queue (S-7.14)."""
 
-    at: Millis | None = None  # it was displaced by time itself, and waits as long as those were safe
+    at: Millis | None = None  # it was displaced by time itself, and waits as long as equals are safe
     behind: WorkloadKey | None = None  # one before it in the queue displaces by time first
 
 
@@ -31,15 +31,15 @@ class TurnWaits:
     def __init__(self, waiting_list: WaitingList) -> None:
         self._list = waiting_list
         self.of: dict[WorkloadKey, Turn] = {}
-        self._shapes: dict[Shape, None] = {}  # parked shapes of which one waits for its turn
+        self._shapes: dict[Shape, None] = {}  # parked shapes with a workload that waits for its turn
 
     def __len__(self) -> int:
         return len(self.of)
 
     def wait(self, workload: Workload, turn: Turn, *, shared: bool = False) -> None:
-        """It was just refused, and displaces no equals before its turn.
+        """A workload was just refused, and displaces no equals before its turn.
 
-        ``shared``: those behind it that look alike wait with it, for they would be told the same.
+        ``shared``: those behind it that look alike wait with it, because they would get the same verdict.
         """
         waiting_list = self._list
         waiting_list.log.put(self.of, workload.key, turn)
@@ -49,26 +49,26 @@ class TurnWaits:
             waiting_list.verdicts.bind(shape(workload), workload.queued_at)
 
     def end_behind(self, key: WorkloadKey) -> None:
-        """A workload that others stood behind has changed, or waits no more: they are due."""
+        """A workload that others wait for has changed, or waits no more: those are due."""
         if self.of:
             self._end([waiting for waiting, turn in self.of.items() if turn.behind == key])
 
     def end_behind_others(self) -> None:
-        """Somebody was admitted in the tree: those that stand behind others are due, they only."""
+        """A workload was admitted in the tree: only those that wait for another's turn are due."""
         if self.of:
             self._end([key for key, turn in self.of.items() if turn.behind is not None])
 
     def end_at(self, now: Millis) -> None:
-        """Those that wait because they were displaced by time are due, once they have waited long enough.
+        """Workloads that wait because time displaced them are due once they have waited long enough.
 
-        Where a verdict on their shape is in force, it is about them, too.
+        Where a verdict on their shape is in force, it binds them, too.
         """
         members = self._list.members
         come = [key for key, turn in self.of.items() if turn.at is not None and now >= turn.at]
         self._end(sorted(come, key=lambda key: place(members[key])), may_bind=True)
 
     def next_at(self) -> Millis | None:
-        """When ``end_at`` has somebody to look at."""
+        """When ``end_at`` has something to do."""
         return min((turn.at for turn in self.of.values() if turn.at is not None), default=None)
 
     def forget(self, keys: Iterable[WorkloadKey]) -> None:

@@ -1,7 +1,7 @@
-"""The waiting list of one queue: which workloads wait, where each of them stands, and who is looked at next.
+"""The waiting list of one queue: which workloads wait, the standing of each, and which is evaluated next.
 
-A member of the list has one ``Standing``; what happens to it is a ``Trigger``, and ``TRANSITIONS`` says what becomes of
-it (``standing``). A class of equivalent workloads is parked as a whole, which costs the same however many they are.
+A member of the list has one ``Standing``, a ``Trigger`` happens to it, and ``TRANSITIONS`` says what follows
+(``standing``). A class of equivalent workloads is parked as a whole, at the same cost however many they are.
 
 Every change goes through the undo log.
 """
@@ -54,15 +54,15 @@ def may_queue(workload: Workload, now: Millis) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HeadReservation:
-    """Quota kept free for a refused head of a strict queue until it is looked at again (S-5.13)."""
+    """Quota kept free for a refused head of a strict queue until it is evaluated again (S-5.13)."""
 
     order: tuple[Any, ...]  # the head's place among the entries of a cycle
     amounts: Usage
-    asked: Usage = field(default_factory=dict)  # what the head would use: by that its place is found where shares count
+    asked: Usage = field(default_factory=dict)  # what the head would use; where shares count it decides the place
 
 
 class WaitingList:
-    """The waiting workloads of one queue. Read the tables freely; only the list and what belongs to it write."""
+    """The waiting workloads of one queue. Read the tables freely; only the list and its parts write them."""
 
     __slots__ = (
         "_refused", "_standing", "at", "blocked", "classes", "count_by", "entitled", "judged", "log", "members",
@@ -74,20 +74,20 @@ class WaitingList:
         self.log = log
         self.strict = False
         self.members: dict[WorkloadKey, Workload] = {}
-        self.waiting: Mapping[WorkloadKey, Workload] = Members(self, parked=False)  # those of them in the queue
+        self.waiting: Mapping[WorkloadKey, Workload] = Members(self, parked=False)  # the members in the queue
         self.parked: Mapping[WorkloadKey, Workload] = Members(self, parked=True)
-        self._standing: dict[WorkloadKey, Standing] = {}  # of its own; absent: due
-        self.at: dict[Standing, dict[WorkloadKey, None]] = {own: {} for own in Standing}  # the same, by standing
+        self._standing: dict[WorkloadKey, Standing] = {}  # the member's own; absent: due
+        self.at: dict[Standing, dict[WorkloadKey, None]] = {own: {} for own in Standing}  # the members by standing
         self.parked_singly: Mapping[WorkloadKey, None] = self.at[Standing.PARKED_SINGLY]
         self.blocked: Mapping[WorkloadKey, None] = self.at[Standing.BLOCKED]
         self._refused = tuple(self.at[standing] for standing in AWAITS_WAKE)
-        self.classes = EquivalenceClasses(log)  # of all that are not parked singly
+        self.classes = EquivalenceClasses(log)  # of all members that are not parked singly
         self.verdicts = ShapeVerdicts(self)
         self.sticky: WorkloadKey | None = None  # comes first whatever its place, while it is in the queue (S-4.9)
         self.wakes = 0
-        self.judged: dict[WorkloadKey, None] = {}  # evaluated since they came, and found too large
+        self.judged: dict[WorkloadKey, None] = {}  # members that were evaluated since they came, and found too large
         self.turns = TurnWaits(self)
-        self.entitled: dict[WorkloadKey, Usage] = {}  # kept out by lent quota alone: what they ask for (S-5.14)
+        self.entitled: dict[WorkloadKey, Usage] = {}  # what members ask for that only lent quota keeps out (S-5.14)
         self.reservations: dict[WorkloadKey, HeadReservation] = {}  # of a refused strict head
         self.count_by: dict[LocalName, int] = {}  # members by LocalQueue
         self.options: dict[WorkloadKey, None] = {}  # members that are Options of a family
@@ -95,26 +95,26 @@ class WaitingList:
     # --- reading ---
 
     def standing_of(self, key: WorkloadKey) -> Standing:
-        """Of a member."""
+        """The standing of a member: its own, or that of its class."""
         own = self._standing.get(key)
         if own is not None:
             return own
         return Standing.PARKED_WITH_CLASS if self.classes.of[key] in self.classes.parked else Standing.DUE
 
     def is_parked(self, key: WorkloadKey) -> bool:
-        """Of a member: whether it is out of the queue."""
+        """Whether a member is out of the queue."""
         return key in self.parked_singly or self.classes.of[key] in self.classes.parked
 
     def is_in_queue(self, key: WorkloadKey) -> bool:
         return key in self.members and not self.is_parked(key)
 
     def is_due(self, key: WorkloadKey, *, blocks: bool) -> bool:
-        """Of one in the queue: whether it is evaluated when its turn comes; ``blocks``: there are pods to wait for."""
+        """Whether a member in the queue may be evaluated; ``blocks``: there are pods to wait for."""
         own = self._standing.get(key)
         return own is None or (own is Standing.BLOCKED and not blocks)
 
     def ordered(self) -> Iterator[WorkloadKey]:
-        """Those in the queue from the first; whoever stops early has not paid for the rest."""
+        """The members in the queue, in order; computed only as far as they are read."""
         sticky = self.sticky
         if sticky is None or not self.is_in_queue(sticky):
             yield from self.classes.in_order()
@@ -125,14 +125,14 @@ class WaitingList:
     def head(
         self, *, due_only: bool, sticky_blocks: bool, blocks: bool, but: Container[WorkloadKey] = ()
     ) -> Workload | None:
-        """The workload of a queue that is not empty that is evaluated next (S-4.2).
+        """The workload that is evaluated next, of a queue that is not empty (S-4.2).
 
         ``due_only``: refused ones wait for a wake, as ``but`` do. ``blocks``: there are pods of others to wait for, so
-        that one that waits for these blocks all behind it.
+        one that waits for these blocks all behind it.
         """
         first = self.classes.heads[0][-1]
         if self.sticky is None and first not in self._standing and first not in but:
-            return self.members[first]  # the usual case, told without a search
+            return self.members[first]  # the usual case needs no search
         for key in self.ordered():
             if key not in but and (not due_only or self.is_due(key, blocks=blocks)):
                 return self.members[key]
@@ -144,7 +144,7 @@ class WaitingList:
     # --- coming and going ---
 
     def enter(self, workload: Workload, *, parked: bool = False) -> None:
-        """It joins its class: in the queue, or, if ``parked``, where that is parked."""
+        """A workload joins its class: in the queue or, if ``parked``, among the parked."""
         self._put_member(workload)
         self._stand(workload.key, Standing.DUE)
         alike = self.classes.add(workload, apart_from_parked=not parked)
@@ -156,7 +156,7 @@ class WaitingList:
         self._stand(workload.key, Standing.PARKED_SINGLY)
 
     def leave(self, key: WorkloadKey) -> None:
-        """It is neither in the queue nor parked any more, and all that was found about it is forgotten."""
+        """A workload is neither in the queue nor parked any more, and all that was found about it is forgotten."""
         self.log.drop(self.judged, key)
         known = self.members.get(key)
         if known is None:
@@ -172,7 +172,7 @@ class WaitingList:
         self.log.drop(self.reservations, key)
 
     def renew(self, workload: Workload) -> None:
-        """Its object changed in nothing that matters to a verdict: its standing stays (S-4.7)."""
+        """An object changed in nothing that matters to a verdict: its standing stays (S-4.7)."""
         key = workload.key
         if key not in self.members:
             return
@@ -187,7 +187,7 @@ class WaitingList:
         self._put_member(workload)
 
     def park(self, alike: EquivalenceClass, since: Millis = DAWN) -> None:
-        """A class is parked, but for members queued before ``since``: each of these stays in the queue by itself."""
+        """Park a class, except members queued before ``since``: each of these stays in the queue by itself."""
         if alike in self.classes.parked:
             return
         older = self.classes.queued_before(alike, since)
@@ -201,7 +201,7 @@ class WaitingList:
                     self.log.drop(self.reservations, key)
 
     def stick(self, key: WorkloadKey) -> None:
-        """It comes first from now on; a strict queue keeps its order (S-4.9)."""
+        """A workload comes first from now on; a strict queue keeps its order (S-4.9)."""
         if not self.strict:
             self.log.set(self, "sticky", key)
 
@@ -231,7 +231,7 @@ class WaitingList:
             self._stand(key, after)
 
     def _stand(self, key: WorkloadKey, standing: Standing) -> None:
-        """The one place where a member's own standing changes."""
+        """Set a member's own standing: the one place where it changes."""
         before = self._standing.get(key)
         if before is not None:
             self.log.drop(self.at[before], key)
@@ -243,7 +243,7 @@ class WaitingList:
     # --- waking ---
 
     def make_due(self) -> None:
-        """All that were refused are worth another look; parked ones are not."""
+        """All refused workloads in the queue are evaluated again; parked ones are not."""
         for table in self._refused:
             for key in list(table) if table else ():
                 self.happen(Trigger.WAKE, key)
@@ -253,9 +253,9 @@ class WaitingList:
         self, now: Millis, matches: Callable[[Workload], bool], *, lists_returned: bool = True,
         is_hopeless: Callable[[Least], bool] | None = None,
     ) -> list[WorkloadKey]:  # fmt: skip
-        """Parked workloads return to the queue, refused ones become due; returns those that did, where asked for.
+        """Parked workloads return to the queue, refused ones become due; returns those that did, on demand.
 
-        ``is_hopeless`` says whether the verdict of all parked ones stands, whatever happened: then they stay parked.
+        ``is_hopeless`` says whether all parked ones would certainly be refused again: then they stay parked.
         """
         self.make_due()
         if is_hopeless is not None and self.classes.parked and not self.parked_singly:
@@ -285,7 +285,7 @@ class WaitingList:
 
 
 class Members(Mapping[WorkloadKey, Workload]):
-    """Those of a waiting list that are in the queue, or those that are parked."""
+    """The members of a waiting list that are in the queue, or those that are parked."""
 
     __slots__ = ("_list", "_parked")
 

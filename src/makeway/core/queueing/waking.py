@@ -1,7 +1,7 @@
-"""What a fact may change for those who wait: from what happened to the queues that are woken (S-4.6, 7.9).
+"""Which waiting workloads a fact may concern: from what happened to the queues that are woken (S-4.6, 7.9).
 
-Each function names one trigger and answers with the queues whose trees are woken; which workloads really return is
-decided by ``WaitingList.wake``.
+Each function is one trigger and returns the queues whose trees are woken. ``WaitingList.wake`` decides which workloads
+really return.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from makeway.core.model import FlavorName, Millis, QueueName, selects
 from makeway.core.state import State
 
 Woken = frozenset[QueueName]
-NOBODY: Woken = frozenset()
+NO_QUEUES: Woken = frozenset()
 
 
 def after_release(state: State, queue: QueueName) -> Woken:
@@ -33,7 +33,7 @@ def after_queue_change(state: State, queue: QueueName) -> Woken:
 def after_cohort_change(state: State, cohort: str) -> Woken:
     """A Cohort was created or updated: all of its root's tree (trigger 4)."""
     node = state.tree.cohorts.get(cohort)
-    return NOBODY if node is None else frozenset(node.root.queues_below())
+    return NO_QUEUES if node is None else frozenset(node.root.queues_below())
 
 
 def after_flavor_change(state: State, flavor: FlavorName) -> Woken:
@@ -53,17 +53,17 @@ def after_namespace_change(state: State, before: Mapping[str, str], after: Mappi
 
 
 def after_expiry(state: State, queue: QueueName) -> Woken:
-    """An equal has had its time (trigger 7): its queue's tree."""
+    """The time of an equal is up (trigger 7): its queue's tree."""
     return frozenset(state.tree_of(queue))
 
 
 def after_admission(state: State, queue: QueueName) -> Woken:
-    """Somebody was admitted and may be a victim now: refused heads of strict queues become due (trigger 8, ours)."""
+    """A workload was admitted and may be a victim now: refused heads of strict queues become due (trigger 8, ours)."""
     return frozenset(name for name in state.tree_of(queue) if state.queues[name].strict)
 
 
 def next_expiry(state: State, queue: QueueName, now: Millis) -> Millis | None:
-    """When to wake ``queue`` because an equal will have had its time; None: never, as things are (S-7.9).
+    """When to wake ``queue`` because the time of an equal will be up; None: never, as things are (S-7.9).
 
     Stored times have whole seconds and the comparison is strict, so one second is added.
     """

@@ -2,6 +2,6 @@
 
 - ``tree``: quota, usage and what is available
 - ``shares``: dominant resource shares
-- ``holders``: who holds quota, sorted as preemption asks for it
+- ``holders``: the workloads that hold quota, sorted as preemption reads them
 - ``figures``: what the status of a queue shows
 """

@@ -24,9 +24,9 @@ class UsageFigure:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one ClusterQueue; tables go by the flavors and resources that it declares, in its order.
+    """The figures of one ClusterQueue; tables go by the flavors and resources that it declares, in its order.
 
-    What is held of others, which it declares no longer, follows by name (P19).
+    Flavors and resources that are still held but no longer declared follow by name (P19).
     """
 
     reserving: int  # workloads with quota; a family of Options counts once
@@ -46,7 +46,7 @@ def _count(workloads: list[Workload]) -> int:
 
 
 def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR, UsageFigure]:
-    """The queue has no quota of what it does not declare, so where it may borrow, all of that is borrowed."""
+    """What workloads use. What the queue does not declare has no quota, so if it may borrow, all that is borrowed."""
     node = state.tree.queues[queue]
     lent = node.parent is not None
     totals = _totals(node.nominal, workloads).items()
@@ -54,7 +54,7 @@ def _table(state: State, queue: QueueName, workloads: list[Workload]) -> dict[FR
 
 
 def share_of(state: State, node: QuotaNode) -> Share | None:
-    """Of a queue or cohort, by what is really held (S-9.2); None: fair sharing is off, and shares mean nothing."""
+    """The share of a queue or cohort by what is really held (S-9.2); None: without fair sharing."""
     return share(state.tree, node) if state.policy.fair_sharing else None
 
 
@@ -67,7 +67,7 @@ class NodeShare(NamedTuple):
 
 
 def all_shares(state: State) -> tuple[NodeShare, ...]:
-    """Of all that can have one, being part of a cohort: queues by name, then cohorts; nothing without fair sharing."""
+    """The shares of queues by name, then of cohorts. Only members of cohorts have one, and only with fair sharing."""
     if not state.policy.fair_sharing:
         return ()
     nodes = [*state.tree.queues.values(), *state.tree.cohorts.values()]
@@ -79,7 +79,7 @@ def all_shares(state: State) -> tuple[NodeShare, ...]:
 
 
 def subtree_reservations(tree: QuotaTree) -> dict[str, dict[FR, int]]:
-    """By cohort: all that the queues below it hold, whether from their own quota or borrowed.
+    """By cohort: all that the queues below it hold, from their own quota or borrowed.
 
     That is more than the usage of the cohort's node where a queue keeps quota to itself (S-2.9).
     """
@@ -110,7 +110,7 @@ def subtree_counts(tree: QuotaTree, counts: Mapping[QueueName, int]) -> dict[str
 class PendingCounts:
     """How many workloads are pending. A family counts once, and not while one of its Options has quota (S-12.18)."""
 
-    active: int  # in the queue; of a family one Option at least
+    active: int  # in the queue; a family has at least one Option there
     inadmissible: int  # parked, or in a queue that admits nothing
 
     @property
@@ -120,7 +120,7 @@ class PendingCounts:
 
 @dataclass(frozen=True, slots=True)
 class LocalFigures:
-    """Of one LocalQueue; tables as in ``Figures``, by what its ClusterQueue declares."""
+    """The figures of one LocalQueue; tables as in ``Figures``, by what its ClusterQueue declares."""
 
     waiting: PendingCounts
     reserving: int
@@ -156,25 +156,25 @@ def equivalence_classes(state: State, queue: QueueName) -> PendingCounts:
 
 
 def pending_requests(state: State, queue: QueueName) -> dict[ResourceName, int]:
-    """What all pending workloads of a queue ask for together, zero for a resource of its quota that none asks for.
+    """What all pending workloads of a queue request together; zero for a declared resource that none requests.
 
-    A family asks once, for what the first of its Options by name asks for.
+    A family counts once, with the request of the first of its Options by name.
     """
     configured = state.queues.get(queue)
     total = {name: 0 for group in (configured.groups if configured is not None else ()) for name in group.resources}
     waiting_list = state.pending.lists.get(queue)
     for alike, count in () if waiting_list is None else _pending_shapes(state, waiting_list):
-        for look in alike[1:]:
-            assert isinstance(look, PodSetSignature)
-            for name, amount in look.totals.items():
+        for signature in alike[1:]:
+            assert isinstance(signature, PodSetSignature)
+            for name, amount in signature.totals.items():
                 total[name] = total.get(name, 0) + amount * count
-            if PODS in total:  # counted, not asked for (S-1.9)
-                total[PODS] += look.count * count
+            if PODS in total:  # counted, not requested (S-1.9)
+                total[PODS] += signature.count * count
     return total
 
 
 def _pending_shapes(state: State, waiting_list: WaitingList) -> Iterable[tuple[Shape, int]]:
-    """What pending workloads look like, and how many look so."""
+    """The shapes of pending workloads, and how many have each."""
     if not waiting_list.options:
         yield from ((alike[0], len(places)) for alike, places in waiting_list.classes.places.items())
         yield from ((shape(waiting_list.members[key]), 1) for key in waiting_list.parked_singly)
@@ -201,7 +201,7 @@ class LocalTotals:
 
 
 def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotals:
-    """Of a LocalQueue to this queue: who waits there by it, and who holds anywhere by it."""
+    """The totals of a LocalQueue: workloads that wait in this queue through it, and all that hold quota through it."""
     waiting_list, node = state.pending.lists.get(queue), state.tree.queues.get(queue)
     waiting = 0
     if waiting_list is not None and not waiting_list.options:
@@ -220,23 +220,23 @@ def local_totals(state: State, queue: QueueName, local: LocalName) -> LocalTotal
 
 
 def no_figures(declared: Iterable[FR]) -> LocalFigures:
-    """Of a LocalQueue that no workload uses."""
+    """The figures of a LocalQueue that no workload uses."""
     return _local(declared, [], PendingCounts(0, 0))
 
 
 def figures_by_local_queue(state: State, queue: QueueName) -> dict[LocalName, LocalFigures]:
-    """Of every LocalQueue that a workload holds or waits by in this queue."""
+    """The figures of every LocalQueue through which a workload holds quota or waits in this queue."""
     waiting_list = state.pending.lists.get(queue)
     holders = _by_local_queue(state.holders.of_queue.get(queue, {}).values())
     in_queue = _by_local_queue(() if waiting_list is None else waiting_list.waiting.values())
     parked = _by_local_queue(() if waiting_list is None else waiting_list.parked.values())
     node = state.tree.queues.get(queue)
     declared: Iterable[FR] = () if node is None else node.nominal
-    found = {}
+    figures = {}
     for name in sorted({*holders, *in_queue, *parked}):
         waiting = _seen_from(state, queue, _waiting(state, in_queue.get(name, []), parked.get(name, [])))
-        found[name] = _local(declared, holders.get(name, []), waiting)
-    return found
+        figures[name] = _local(declared, holders.get(name, []), waiting)
+    return figures
 
 
 def _local(declared: Iterable[FR], holders: list[Workload], waiting: PendingCounts) -> LocalFigures:
@@ -267,7 +267,7 @@ def _waiting(state: State, in_queue: Collection[Workload], parked: Collection[Wo
 
 
 def _totals(declared: Iterable[FR], workloads: Iterable[Workload]) -> dict[FR, int]:
-    """What they use together: the declared first, in their order, zero where nobody uses any; then all else by name."""
+    """What workloads use together: first the declared, in order, zero where none uses any; then all else by name."""
     totals = dict.fromkeys(declared, 0)
     others: dict[FR, int] = {}
     for workload in workloads:

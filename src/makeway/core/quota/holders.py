@@ -1,7 +1,7 @@
-"""Who holds quota, per queue and flavor-resource, in runs that are always sorted.
+"""The workloads that hold quota, per queue and flavor-resource, in runs that are always sorted.
 
-A search for victims reads them from the front and stops when it has enough, so it neither sorts nor sees the rest,
-nor anybody who holds another flavor. Those who were asked to leave already are kept apart: they come first.
+A search for victims reads the runs from the front and stops when it has enough. So it neither sorts nor reads the
+rest, nor workloads that hold other flavors. Workloads that were already asked to leave are kept apart, and come first.
 Sums per priority say beforehand what a search could free at most.
 """
 
@@ -18,14 +18,14 @@ from makeway.core.model import DAWN, FR, LocalName, Millis, QueueName, Uid, Work
 from makeway.core.undo import UndoLog
 
 Size = tuple[tuple[FR, int], ...]  # what a workload uses, in the order of names
-Place = tuple[Any, ...]  # priority, time in the run's direction, …, uid, key: no two are alike; the key comes last
+Place = tuple[Any, ...]  # priority, time in the run's direction, …, uid, key: no two are equal; the key comes last
 
 
 @dataclass(slots=True)
 class _Runs:
-    """Those of one queue who use one flavor-resource, and stay or leave; each run by priority, then as it says."""
+    """Holders of one flavor-resource in one queue that stay, or that leave; each run by priority, then as it says."""
 
-    newest: list[Place] = field(default_factory=list)  # latest reservation first; who has no time yet counts as now
+    newest: list[Place] = field(default_factory=list)  # latest reservation first; one without a time yet counts as now
     longest: list[Place] = field(default_factory=list)  # earliest reservation first, then the longest run before it
     queued: list[Place] = field(default_factory=list)  # by place in the queue
 
@@ -37,12 +37,12 @@ class Holders:
         self._runs: dict[tuple[QueueName, FR, bool], _Runs] = {}
         self._sums: dict[tuple[QueueName, FR], dict[int, int]] = {}
         self._reserved: dict[QueueName, list[tuple[int, WorkloadKey]]] = {}
-        self.sizes: dict[QueueName, dict[Size, int]] = {}  # how many of a queue use how much
+        self.sizes: dict[QueueName, dict[Size, int]] = {}  # by queue, how many holders use how much
         self.of_queue: dict[QueueName, dict[WorkloadKey, Workload]] = {}
         self.of_family: dict[Uid, dict[WorkloadKey, Workload]] = {}  # Options (KEP-8691)
         self.of_local: dict[LocalName, dict[WorkloadKey, Workload]] = {}
         self.by_key: dict[WorkloadKey, Workload] = {}
-        self.unready: dict[WorkloadKey, None] = {}  # not all their pods are ready; empty where that is not counted
+        self.unready: dict[WorkloadKey, None] = {}  # holders with unready pods; empty where that is not counted
         self.looks = 0  # candidates read so far; tests count them
 
     def add(self, workload: Workload) -> None:
@@ -78,7 +78,7 @@ class Holders:
         self._log.drop(self.unready, held.key)
 
     def renew(self, known: Workload, workload: Workload) -> None:
-        """A holder is known anew, in its queue and with its usage; where its place is the same nobody is moved."""
+        """A holder was read anew, in its queue and with its usage; it is moved only if its place changes."""
         held = self.of_queue[known.queue][known.key]
         if _standing_of(held) != _standing_of(workload):
             self.remove(held)
@@ -96,7 +96,7 @@ class Holders:
     # --- reading ---
 
     def upto(self, queues: Iterable[QueueName], frs: Iterable[FR], below: int, *, evicted: bool) -> Iterator[Workload]:
-        """Holders of these queues with a priority below ``below`` who use one of ``frs``, in the order of S-7.6."""
+        """Holders of these queues with a priority below ``below`` that use one of ``frs``, in the order of S-7.6."""
         runs = []
         for queue in queues:
             for fr in frs:
@@ -106,14 +106,14 @@ class Holders:
         return self._merged(runs)
 
     def has_some_upto(self, queue: QueueName, frs: Iterable[FR], below: int, *, evicted: bool) -> bool:
-        """Whether ``upto`` would find anybody in this queue; reads nobody."""
+        """Whether ``upto`` would find a holder in this queue; reads none."""
         runs = (self._runs.get((queue, fr, evicted)) for fr in frs)
         return any(found is not None and bisect_left(found.newest, (below,)) > 0 for found in runs)
 
     def expired(
         self, queue: QueueName, frs: Iterable[FR], priority: int, before: Millis, *, evicted: bool
     ) -> Iterator[Workload]:
-        """Equals of ``priority`` who reserved before ``before``, the longest first (S-7.6.5)."""
+        """Equals of ``priority`` that reserved before ``before``, the longest first (S-7.6.5)."""
         runs = []
         for fr in frs:
             found = self._runs.get((queue, fr, evicted))
@@ -200,7 +200,7 @@ class Holders:
     def _equals_in(
         self, queue: QueueName, runs: _Runs, priority: int, queued: range, since: Millis
     ) -> Iterator[tuple[Place, Workload]]:
-        """Read from the front; once as many were passed over as there are equals, read just those."""
+        """Read from the front; after as many misses as there are equals, read the equals alone."""
         start, stop = queued.start, queued.stop
         first, last = bisect_left(runs.queued, (priority, start)), bisect_left(runs.queued, (priority, stop))
         low, high = bisect_left(runs.newest, (priority,)), bisect_left(runs.newest, (priority, -since + 1))
@@ -220,16 +220,16 @@ class Holders:
     def _rest_of_equals(
         self, queue: QueueName, places: list[Place], start: Place, since: Millis
     ) -> Iterator[tuple[Place, Workload]]:
-        """Those at ``places`` of the line who reserved at ``since`` or later and come at ``start`` or after it."""
-        found = []
+        """The holders at ``places`` that reserved at ``since`` or later and come at ``start`` or after it."""
+        matching = []
         for priority, _, uid, key in places:
             self.looks += 1
             each = self.of_queue[queue][key]
             at = MOST if each.reserved_at is None else each.reserved_at
             place = (priority, -at, uid, key)
             if at >= since and place >= start:
-                found.append((place, each))
-        yield from sorted(found, key=lambda pair: pair[0])
+                matching.append((place, each))
+        yield from sorted(matching, key=lambda pair: pair[0])
 
     def _read(self, queue: QueueName, run: list[Place], start: int, stop: int) -> Iterator[tuple[Place, Workload]]:
         members = self.of_queue[queue]
@@ -239,7 +239,7 @@ class Holders:
             yield place, members[place[-1]]
 
     def _merged(self, runs: list[Iterator[tuple[Place, Workload]]]) -> Iterator[Workload]:
-        """One sorted stream of several; who uses two of the flavor-resources comes once."""
+        """One sorted stream of several; a holder of two of the flavor-resources comes once."""
         if len(runs) == 1:
             for _, each in runs[0]:
                 yield each
@@ -252,7 +252,7 @@ class Holders:
 
 
 def _standing_of(workload: Workload) -> tuple[object, ...]:
-    """All that decides where a holder is found."""
+    """All that decides the places of a holder."""
     return (
         workload.queue, workload.key, workload.uid, workload.priority, workload.queued_at, workload.reserved_at,
         workload.evicted, workload.local, workload.family, workload.usage, workload.ran_seconds,

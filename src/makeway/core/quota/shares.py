@@ -1,8 +1,8 @@
-"""How much of what could be lent a queue or cohort has taken: its dominant resource share, exactly (S-9.2, 9.3).
+"""The dominant resource share: how much of what could be lent a queue or cohort has taken, exactly (S-9.2, 9.3).
 
-Per resource: what the node uses above its own quota, against all that its cohort could ever give. The largest of these
-ratios counts, divided by the node's weight. A share is a fraction of whole numbers and is compared by multiplying
-crosswise: no rounding, so no two queues can each look the poorer one.
+Per resource it compares what the node uses above its own quota with all that its cohort could ever give. The largest of
+these ratios counts, divided by the node's weight. A share is a fraction of whole numbers, compared by multiplying
+crosswise. There is no rounding, so no two queues can each look the poorer one.
 
 Promises: reads only usage and what was configured; a node within its own quota has share 0, whatever its weight; more
 usage never makes a share smaller.
@@ -20,7 +20,7 @@ from makeway.core.amounts import MOST, add, ratio_text, subtract
 from makeway.core.model import FR, ResourceName, Usage
 from makeway.core.quota.tree import WEIGHT_ONE, QuotaNode, QuotaTree
 
-THOUSAND = 1000  # a node that has taken all there is has a share of so much
+THOUSAND = 1000  # the share of a node that has taken all there is
 NOTHING: Usage = {}
 
 
@@ -32,8 +32,8 @@ class Share:
     def __init__(self, above: int = 0, lendable: int = 1, weight: int = WEIGHT_ONE, resource: str = "") -> None:
         self.above = above
         self.lendable = lendable
-        self.weight = weight if above else WEIGHT_ONE  # who has taken nothing has share 0 with any weight
-        self.scale = lendable * self.weight  # the denominator; 0: without end
+        self.weight = weight if above else WEIGHT_ONE  # a node that has taken nothing has share 0 with any weight
+        self.scale = lendable * self.weight  # the denominator; 0: infinite
         self.resource = ResourceName(resource)  # the dominant one; "": none
 
     @property
@@ -64,12 +64,12 @@ class Share:
         return hash((self.is_infinite, self.above // common, below // common))
 
     def fraction(self) -> tuple[int, int]:
-        """Numerator and denominator of the weighted share in thousandths; a denominator of 0: without end."""
+        """Numerator and denominator of the weighted share in thousandths; a denominator of 0 means infinite."""
         return self.above * THOUSAND * WEIGHT_ONE, self.scale
 
     @property
     def status(self) -> int:
-        """As a status shows it: rounded up, within 64 bits (S-9.3)."""
+        """The share as a status shows it: rounded up, within 64 bits (S-9.3)."""
         if self.is_infinite:
             return MOST
         number, scale = self.fraction()
@@ -79,7 +79,7 @@ class Share:
         return f"Share({self})"
 
     def __str__(self) -> str:
-        """With one decimal where it is not whole: ``111.1``."""
+        """The share with one decimal where it is not whole: ``111.1``."""
         return ratio_text(*self.fraction())
 
 
@@ -95,11 +95,11 @@ class ShareTerm(NamedTuple):
 
 
 def share(tree: QuotaTree, node: QuotaNode, more: Usage = NOTHING) -> Share:
-    """The share of a node; ``more`` is what it would use beside what it uses (``seen_at`` says how much that is)."""
+    """The share of a node; ``more`` is what it would use besides its usage (``seen_at`` says how much that is)."""
     tree.shares += 1
     if node.parent is None:
         return NO_SHARE
-    found: Share | None = None
+    largest: Share | None = None
     usage = node.usage
     for resource, lendable, quotas in terms(tree, node):
         above = 0
@@ -109,13 +109,13 @@ def share(tree: QuotaTree, node: QuotaNode, more: Usage = NOTHING) -> Share:
                 used = add(used, more.get(fr, 0))
             if used > quota:
                 above = add(above, subtract(used, quota))
-        if above and lendable > 0 and (found is None or above * found.lendable > found.above * lendable):
-            found = (tree.share_type or Share)(above, lendable, node.weight, resource)
-    return NO_SHARE if found is None else found
+        if above and lendable > 0 and (largest is None or above * largest.lendable > largest.above * lendable):
+            largest = (tree.share_type or Share)(above, lendable, node.weight, resource)
+    return NO_SHARE if largest is None else largest
 
 
 def terms(tree: QuotaTree, node: QuotaNode) -> tuple[ShareTerm, ...]:
-    """What a node's share is measured by, resource by resource in their order; made once per configuration."""
+    """The terms of a node's share, by resource in order; made once per configuration."""
     if node.terms is None:
         by_resource: dict[ResourceName, list[tuple[FR, int]]] = {}
         for fr, quota in sorted(node.subtree.items()):
@@ -128,33 +128,33 @@ def terms(tree: QuotaTree, node: QuotaNode) -> tuple[ShareTerm, ...]:
 
 
 def _lendable(tree: QuotaTree, cohort: QuotaNode) -> Mapping[ResourceName, int]:
-    """All that members of a cohort could have, resource by resource: of every flavor that its tree knows."""
+    """All that the members of a cohort could have, by resource: of every flavor that its tree knows."""
     if cohort.lendable is None:
-        found: dict[ResourceName, int] = {}
+        amounts: dict[ResourceName, int] = {}
         for fr in cohort.root.subtree:
-            found[fr[1]] = add(found.get(fr[1], 0), tree.potential(cohort, fr))
-        cohort.lendable = found
+            amounts[fr[1]] = add(amounts.get(fr[1], 0), tree.potential(cohort, fr))
+        cohort.lendable = amounts
     return cohort.lendable
 
 
 def is_borrowing(tree: QuotaTree, node: QuotaNode, more: Usage = NOTHING) -> bool:
-    """Whether a node uses more than its own quota of anything; it may, with share 0, where nothing could be lent."""
+    """Whether a node uses more than its own quota of anything; where nothing could be lent, its share is still 0."""
     return any(
         add(node.usage.get(fr, 0), more.get(fr, 0)) > quota for each in terms(tree, node) for fr, quota in each.quotas
     )
 
 
 def borrows_of(node: QuotaNode, frs: Iterable[FR], more: Usage = NOTHING) -> bool:
-    """Whether it uses, or would with ``more``, above its own quota of one of these."""
+    """Whether a node uses, or would use with ``more``, more than its own quota of one of these."""
     usage, quota = node.usage, node.subtree
     return any(add(usage.get(fr, 0), more.get(fr, 0)) > quota.get(fr, 0) for fr in frs)
 
 
 def seen_at(tree: QuotaTree, node: QuotaNode, queue: QuotaNode, usage: Usage) -> Usage:
-    """How much of what ``queue`` would use beside what it uses reaches ``node`` above it (S-2.7)."""
+    """How much of what ``queue`` would use besides its usage reaches ``node`` above it (S-2.7)."""
     if node is queue:
         return usage
-    found: dict[FR, int] = {}
+    seen: dict[FR, int] = {}
     for fr, amount in usage.items():
         rest, at = amount, queue
         while rest > 0 and at is not node:
@@ -162,5 +162,5 @@ def seen_at(tree: QuotaTree, node: QuotaNode, queue: QuotaNode, usage: Usage) ->
             assert at.parent is not None, "the node is above the queue"
             at = at.parent
         if rest > 0:
-            found[fr] = rest
-    return found
+            seen[fr] = rest
+    return seen

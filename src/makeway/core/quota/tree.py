@@ -1,12 +1,12 @@
-"""Who may use how much: quota and usage over a forest of queues and cohorts (S-2).
+"""Quota and usage over a forest of queues and cohorts (S-2).
 
-A node keeps part of its quota to itself (``local``: what its lending limit withholds) and shows the rest to its
-parent. Usage fills the local part first; only the overflow is charged upward. All sums that depend on quota alone
-are made once, when quota or edges change; usage is kept in place and noted in the undo log. It is an exact sum, however
-large: the order in which workloads come and go does not matter, and who leaves takes all of its own along.
+A node keeps part of its quota to itself (``local``: what its lending limit withholds) and shows the rest to its parent.
+Usage fills the local part first; only the overflow is charged upward. Sums that depend on quota alone are made once,
+when quota or edges change. Usage is updated in place and noted in the undo log. It is an exact sum, however large: the
+order in which workloads come and go does not matter, and a workload that leaves takes all of its own along.
 
-Promises: however deep a forest is, to build it costs a few steps for each node (``steps`` counts them), and to ask or
-to charge a few for each cohort above the node. Nothing here recurs: users decide how deep their cohorts are.
+Promises: however deep a forest is, building it costs a few steps for each node (``steps`` counts them), and a query or
+charge costs a few for each cohort above the node. Nothing recurs: users decide how deep their cohorts are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class QuotaSpec:
     nominal: Mapping[FR, int] = field(default_factory=dict)
     borrowing: Mapping[FR, int] = field(default_factory=dict)  # absent: no limit
     lending: Mapping[FR, int] = field(default_factory=dict)  # absent: everything
-    weight: int = WEIGHT_ONE  # of its share (S-9.2); 0: whatever it borrows, others come first
+    weight: int = WEIGHT_ONE  # of its share (S-9.2); 0: its borrowing yields to that of all others
 
 
 class QuotaNode:
@@ -59,11 +59,9 @@ class QuotaNode:
         self.local: dict[FR, int] = {}  # S-2.5; absent: 0
         self.usage: dict[FR, int] = {}
         self.weight = WEIGHT_ONE
-        self.terms: tuple[ShareTerm, ...] | None = (
-            None  # what its share is measured by, once somebody asked (``shares``)
-        )
+        self.terms: tuple[ShareTerm, ...] | None = None  # the terms of its share, once computed (``shares``)
         self.lendable: Mapping[ResourceName, int] | None = None  # of a cohort, likewise
-        self.most: dict[FR, int] = {}  # S-2.11, once somebody asked
+        self.most: dict[FR, int] = {}  # S-2.11, once computed
         self.height = 0
         self.in_cycle = False  # a cohort above it is its own ancestor (S-2.3)
 
@@ -74,16 +72,16 @@ class QuotaNode:
             node = node.parent
 
     def overflow(self, fr: FR, used: int) -> int:
-        """What its parent sees of this usage (S-2.9)."""
+        """The part of this usage that its parent sees (S-2.9)."""
         local = self.local.get(fr, 0)
         return 0 if local >= UNLIMITED else max(0, used - local)
 
     def queues_below(self) -> list[QueueName]:
-        """By name; a queue is below itself."""
+        """The queues below a node by name; a queue is below itself."""
         return sorted(QueueName(node.name) for node in downward([self]) if node.is_queue)
 
     def path(self) -> str:
-        """``/top/…/queue``, as events name it."""
+        """The path ``/top/…/queue``, as events show it."""
         names = [self.name, *(node.name for node in self.ancestors())]
         if len(names) > PATH_MAX:
             names[PATH_MAX // 2 : -PATH_MAX // 2] = ["…"]
@@ -95,9 +93,9 @@ class QuotaTree:
         self._log = log
         self.queues: dict[str, QuotaNode] = {}
         self.cohorts: dict[str, QuotaNode] = {}
-        self.questions = 0  # how often somebody asked or changed what is free; tests and benchmarks count them
-        self.steps = 0  # nodes that were gone through to build the forest, and to find how much one could use at most
-        self._sharing: dict[QueueName, list[QueueName]] = {}  # by tree, as asked for since the last configuration
+        self.questions = 0  # how often availability was read or changed; tests and benchmarks count them
+        self.steps = 0  # nodes visited to build the forest, and to find out how much one could use at most
+        self._sharing: dict[QueueName, list[QueueName]] = {}  # by tree; filled on demand since the last configuration
         self.shares = 0  # how often a share was computed, likewise
         self.share_type: type[Share] | None = None  # None: exact ones; recorded decisions are also judged by rounded
 
@@ -106,10 +104,10 @@ class QuotaTree:
     def configure(
         self, queues: Iterable[QuotaSpec], cohorts: Iterable[QuotaSpec], inactive: frozenset[str] = frozenset()
     ) -> None:
-        """Build the forest anew and keep what queues use. Cohorts that are only named exist too (S-2.2).
+        """Build the forest anew and keep the usage of queues. Cohorts that are only named exist too (S-2.2).
 
-        The quota and usage of an inactive queue count, but nobody borrows from it as from a neighbour (S-3.2): it is
-        no leaf when heights are measured.
+        Quota and usage of an inactive queue count, but none is borrowed from it as from a neighbour (S-3.2): it is no
+        leaf when heights are measured.
         """
         self._sharing.clear()
         kept = {name: node.usage for name, node in self.queues.items()}
@@ -156,7 +154,7 @@ class QuotaTree:
         return sharing
 
     def root_name(self, queue: QueueName) -> str:
-        """By which its tree is known; a queue without a cohort is a tree of its own."""
+        """The name of a tree; a queue without a cohort is a tree of its own."""
         node = self.queues.get(queue)
         if node is None or node.in_cycle or node.root.is_queue:
             return f"ClusterQueue {queue}"
@@ -192,7 +190,7 @@ class QuotaTree:
     def available(self, node: QuotaNode, fr: FR) -> int:
         """How much more the node may use now (S-2.10); negative when quota shrank under running work."""
         self.questions += 1
-        on_the_way: list[QuotaNode] = []  # others keep nothing to themselves, and nothing limits them
+        on_the_way: list[QuotaNode] = []  # the other ancestors keep nothing to themselves, and have no limit
         at = node
         while at.parent is not None:
             if at.local or fr in at.borrowing:
@@ -210,7 +208,7 @@ class QuotaTree:
         return above
 
     def potential(self, node: QuotaNode, fr: FR) -> int:
-        """How much the node could use at most, were nobody else there (S-2.11)."""
+        """How much the node could use at most, if no other used anything (S-2.11)."""
         unknown: list[QuotaNode] = []
         at: QuotaNode | None = node
         while at is not None and fr not in at.most:
@@ -218,7 +216,7 @@ class QuotaTree:
             at = at.parent
         self.steps += len(unknown)
         most = 0 if at is None else at.most[fr]
-        for each in reversed(unknown):  # what is known once for a cohort is known for all below it
+        for each in reversed(unknown):  # what is known for a cohort is known for all below it
             whole, limit = each.subtree.get(fr, 0), each.borrowing.get(fr)
             most = whole if each.parent is None else add(each.local.get(fr, 0), most)
             if limit is not None and each.parent is not None:
@@ -241,7 +239,7 @@ class QuotaTree:
         return all(usage.get(fr, 0) <= whole.get(fr, 0) or whole.get(fr, 0) >= UNLIMITED for fr in frs)
 
     def lowest_subtree(self, node: QuotaNode, fr: FR, amount: int) -> tuple[int, bool]:
-        """How far up the request must borrow, and whether somebody further up could be reclaimed from (S-2.16)."""
+        """How far up the request must borrow, and whether quota could be reclaimed from further up (S-2.16)."""
         if node.parent is None or not self.borrows(node, fr, amount):
             return 0, node.parent is not None
         rest = subtract(amount, self.local_available(node, fr))
@@ -277,7 +275,7 @@ def downward(roots: Iterable[QuotaNode]) -> list[QuotaNode]:
 
 
 def _total(node: QuotaNode, inactive: frozenset[str]) -> None:
-    """Sum quota from the children up: what one keeps to itself is not part of its parent (S-2.4, 2.5, 2.15)."""
+    """Sum quota from the children up; what a child keeps to itself is not part of its parent (S-2.4, 2.5, 2.15)."""
     node.subtree = dict(node.nominal)
     for child in node.children:
         for fr, amount in child.subtree.items():
@@ -292,7 +290,7 @@ def _total(node: QuotaNode, inactive: frozenset[str]) -> None:
 
 def _cyclic(parents: Mapping[str, str]) -> set[str]:
     """Cohorts that are their own ancestor."""
-    found: set[str] = set()
+    cyclic: set[str] = set()
     done: set[str] = set()
     for start in parents:
         trail: dict[str, int] = {}
@@ -301,6 +299,6 @@ def _cyclic(parents: Mapping[str, str]) -> set[str]:
             trail[name] = len(trail)
             name = parents[name]
         if name in trail:
-            found.update([*trail][trail[name] :])
+            cyclic.update([*trail][trail[name] :])
         done.update(trail)
-    return found
+    return cyclic

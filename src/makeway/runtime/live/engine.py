@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from makeway.api.versions import Kind
 from makeway.controllers.contract import Controller, Note, Ref
@@ -27,6 +27,8 @@ from makeway.runtime.ports import Clock, Store
 from makeway.runtime.set_aside import anything, logged
 from makeway.runtime.virtual import Actor
 
+T = TypeVar("T")
+
 LOOK_SECONDS = 0.002
 REST_MS_MAX = 20  # between two long steps: the delay that an admission may have from it
 TROUBLES_MAX = 1000  # troubles of other parts that wait for the next step; the oldest are lost
@@ -36,9 +38,9 @@ POLL_MS = 30_000  # seldom, because the Store calls: only a clock that was set i
 class CallingStore(Store, Protocol):
     """A Store in this process, which takes writes without waiting and calls after every commit."""
 
-    def submit(self, decision: Callable[[Any], Any]) -> Future[Any]: ...
+    def submit(self, decision: Callable[[Store], T]) -> Future[T]: ...
 
-    def on_commit(self, listener: Callable[[Sequence[Any]], None]) -> None: ...
+    def on_commit(self, listener: Callable[[Sequence[object]], None]) -> None: ...
 
 
 class LiveEngine:

@@ -13,9 +13,8 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Any, TypeVar
 
-from makeway.api.quantity import Time
 from makeway.api.reading.documents import Tree
-from makeway.controllers.contract import Ref, View
+from makeway.controllers.contract import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD, Ref, View
 from makeway.core.model import Millis, QueueName
 from makeway.core.queueing.positions import Position, positions
 from makeway.runtime.ports import TooManyRequests, Unavailable
@@ -81,11 +80,13 @@ def pending_workloads(
 
     None where there is no such queue.
     """
-    ref = Ref("ClusterQueue", "", queue) if namespace is None else Ref("LocalQueue", namespace, queue)
-    found = view.get(ref)
-    if found is None:
+    if namespace is None:
+        behind = None if view.get(Ref(CLUSTER_QUEUE, "", queue)) is None else queue
+    else:
+        local = view.get(Ref(LOCAL_QUEUE, namespace, queue))
+        behind = None if local is None else local.spec.cluster_queue
+    if behind is None:
         return None
-    behind = queue if namespace is None else found.spec.cluster_queue
     chosen = (
         each
         for each in positions(view.state, QueueName(behind))
@@ -98,10 +99,10 @@ def pending_workloads(
 def _item(view: View, position: Position) -> dict[str, Tree]:
     workload = position.workload
     namespace, _, name = workload.key.partition("/")
-    stored = view.get(Ref("Workload", namespace, name))
+    stored = view.get(Ref(WORKLOAD, namespace, name))
     metadata: dict[str, Tree] = {"name": name, "namespace": namespace}
     if stored is not None:
-        created: Time | None = stored.metadata.creation_timestamp
+        created = stored.metadata.creation_timestamp
         owners = stored.metadata.owner_references
         metadata |= {"creationTimestamp": None if created is None else str(created)}
         if owners:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from makeway.controllers.contract import CLUSTER_QUEUE as CLUSTER_QUEUE_KIND
 from makeway.controllers.contract import Ref, View
 from makeway.core.model import LocalName, QueueName
 from makeway.runtime.metrics.exposition import Counter, Family, Histogram, Labels, Number
@@ -72,4 +73,4 @@ class QueueObserver(Observer):
 
     def existing(self, queue: QueueName) -> QueueName:
         """ "" where it does not exist."""
-        return QueueName("") if self.view.get(Ref("ClusterQueue", "", queue)) is None else queue
+        return QueueName("") if self.view.get(Ref(CLUSTER_QUEUE_KIND, "", queue)) is None else queue

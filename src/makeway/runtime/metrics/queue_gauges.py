@@ -13,6 +13,7 @@ from math import inf, nan
 
 from makeway.api.conditions import find
 from makeway.api.names import DEFAULT_NAMESPACE
+from makeway.controllers.contract import LOCAL_QUEUE as LOCAL_QUEUE_KIND
 from makeway.controllers.contract import View
 from makeway.core.amounts import UNLIMITED, add
 from makeway.core.model import FR, LocalName, QueueName
@@ -207,7 +208,7 @@ class QueueGauges:
     def _show_local_status(self, view: View) -> dict[LocalName, QueueName]:
         behind: dict[LocalName, QueueName] = {}
         statuses: dict[Labels, Number] = {}
-        for each in view.all("LocalQueue"):
+        for each in view.all(LOCAL_QUEUE_KIND):
             namespace, name = each.metadata.namespace or DEFAULT_NAMESPACE, each.metadata.name
             behind[namespace, name] = QueueName(each.spec.cluster_queue)
             active = find(() if each.status is None else each.status.conditions, "Active")

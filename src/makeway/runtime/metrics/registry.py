@@ -13,9 +13,10 @@ Spans come in seconds.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from makeway import __version__
+from makeway.api.objects.meta import KubernetesObject
+from makeway.api.objects.queueing import LocalQueue
 from makeway.api.objects.workload import Workload
 from makeway.controllers.contract import Ref, View
 from makeway.core.model import LocalName, QueueName, WorkloadKey
@@ -124,9 +125,11 @@ class _Changes(Observer):
         self._metrics.keep_cohorts(self._view.state.tree.cohorts)
         self._metrics.touch(queues)
 
-    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+    def stored(
+        self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
+    ) -> None:
         if ref.kind == "Workload":
-            self._metrics.seen(ref.key, after)
+            self._metrics.seen(ref.key, after if isinstance(after, Workload) else None)
             return
         is_gone = before is not None and (after is None or before.metadata.uid != after.metadata.uid)
         if ref.kind == "LocalQueue":
@@ -136,9 +139,13 @@ class _Changes(Observer):
         elif ref.kind == "Cohort" and is_gone:
             self._metrics.cohort_gone(ref.name)
 
-    def _local_queue(self, ref: Ref, before: Any, after: Any, *, is_gone: bool) -> None:
+    def _local_queue(
+        self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, is_gone: bool
+    ) -> None:
         local = (ref.namespace, ref.name)
-        led, leads = (QueueName("" if each is None else each.spec.cluster_queue) for each in (before, after))
+        led, leads = (
+            QueueName(each.spec.cluster_queue if isinstance(each, LocalQueue) else "") for each in (before, after)
+        )
         if before is not None and not is_gone and led == leads:
             return
         self._metrics.touch_local(local, (led, leads))

@@ -6,13 +6,12 @@ What was so already when the engine began is not counted again, so that a restar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from makeway.api.conditions import find, is_true
 from makeway.api.names import DEFAULT_NAMESPACE
-from makeway.api.objects.meta import Condition
+from makeway.api.objects.meta import Condition, KubernetesObject
 from makeway.api.objects.workload import Workload, WorkloadStatus
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import LOCAL_QUEUE, Ref
 from makeway.core.model import LocalName, QueueName
 from makeway.runtime.metrics.exposition import Counter, Histogram, Number, Registry
 from makeway.runtime.metrics.families import (
@@ -101,10 +100,12 @@ class WorkloadMetrics(QueueObserver):
 
     # --- what happened ---
 
-    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
-        if ref.kind != "Workload" or after is None:
+    def stored(
+        self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
+    ) -> None:
+        if not isinstance(after, Workload):
             return
-        if before is not None and before.metadata.uid == after.metadata.uid:
+        if isinstance(before, Workload) and before.metadata.uid == after.metadata.uid:
             self._transition(before, after).count()
         elif has_begun:
             self._created(after)
@@ -113,7 +114,7 @@ class WorkloadMetrics(QueueObserver):
         """A Workload was made. For a job that was changed before, the time says nothing of us."""
         meta = workload.metadata
         owner = next((each for each in meta.owner_references if each.controller and each.kind != "Workload"), None)
-        job = None if owner is None else self.view.get(Ref(owner.kind, meta.namespace, owner.name))
+        job = None if owner is None else self.view.get(Ref.named(owner.kind, meta.namespace, owner.name))
         if owner is None or job is None or job.metadata.uid != owner.uid or job.metadata.generation > 1:
             return
         began, made = job.metadata.creation_timestamp, meta.creation_timestamp
@@ -125,7 +126,7 @@ class WorkloadMetrics(QueueObserver):
         now = self.view.queue_of(after)
         was = now if held is None else QueueName(held.cluster_queue)
         local = (after.metadata.namespace or DEFAULT_NAMESPACE, after.spec.queue_name)
-        if self.view.get(Ref("LocalQueue", *local)) is None:
+        if self.view.get(Ref(LOCAL_QUEUE, *local)) is None:
             local = (local[0], "")
         return _Transition(
             self, before, after, was=self.existing(was), now=self.existing(now), local=local,

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from math import inf, isnan
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from makeway.api.names import ADMISSION_GATED_BY, DEFAULT_NAMESPACE
-from makeway.api.objects.meta import Wire
+from makeway.api.objects.meta import Condition, KubernetesObject, Wire
 from makeway.api.objects.queueing import ClusterQueue, Cohort, FairSharing, LocalQueue, ResourceGroup
 from makeway.api.objects.workload import Workload, WorkloadStatus
 from makeway.core.amounts import MOST, UNLIMITED, add, subtract
@@ -545,7 +545,7 @@ def _counted_as(each: Workload) -> str:
     return "/".join(_place(each)) if parent_uid is None else f"family {parent_uid}"
 
 
-def _place(each: Any) -> LocalName:
+def _place(each: KubernetesObject) -> LocalName:
     return each.metadata.namespace or DEFAULT_NAMESPACE, each.metadata.name
 
 
@@ -553,7 +553,7 @@ def _mode(each: Workload) -> str:
     return "Default" if each.spec.workload_mode is None else each.spec.workload_mode.type
 
 
-def _conditions(each: Workload) -> Any:
+def _conditions(each: Workload) -> tuple[Condition, ...]:
     return () if each.status is None else each.status.conditions
 
 

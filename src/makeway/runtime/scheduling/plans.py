@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -26,9 +26,9 @@ from makeway.api.objects.workload import (
     PodSetAssignment,
     PodSetRequest,
     PreemptionClaim,
-    Workload,
     WorkloadStatus,
 )
+from makeway.api.objects.workload import Workload as WireWorkload
 from makeway.api.quantity import Quantity, Time
 from makeway.controllers.contract import Action, Change, Note, Ref, Trouble, View
 from makeway.controllers.contract import workload_ref as _ref
@@ -47,7 +47,7 @@ from makeway.core.messages import (
     preempted_message,
     reserved_message,
 )
-from makeway.core.model import Claim, Millis, WorkloadKey, stored
+from makeway.core.model import Claim, Millis, Workload, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 from makeway.core.trace import Rule
 from makeway.runtime.scheduling.eviction_batches import EvictionBatches, Failed
@@ -75,7 +75,7 @@ class Reserve:
     message: str
     at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: WireWorkload) -> WireWorkload | None:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
@@ -102,7 +102,7 @@ class TellPending:
     blocked_reason: str = ""
     claim: PreemptionClaim | None = None
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: WireWorkload) -> WireWorkload | None:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
@@ -121,7 +121,7 @@ class EndClaim:
 
     issued_at: Millis
 
-    def __call__(self, workload: Any) -> Any:
+    def __call__(self, workload: WireWorkload) -> WireWorkload | None:
         claim = status_of(workload).preemption_claim
         if claim is None or claim.issued_at is None or claim.issued_at.millis != self.issued_at:
             return workload
@@ -136,10 +136,10 @@ def _statuses(status: WorkloadStatus) -> dict[str, str]:
 
 
 def _with_conditions(
-    workload: Any, changes: Conditions, messages: Mapping[str, str], at: Millis
+    workload: WireWorkload, changes: Conditions, messages: Mapping[str, str], at: Millis
 ) -> tuple[Condition, ...]:
     """The conditions of a workload with some changed, since ``at`` as it is stored."""
-    conditions: tuple[Condition, ...] = status_of(workload).conditions
+    conditions = status_of(workload).conditions
     now, generation = Time.of_millis(stored(at)), generation_of(workload)
     for name, (status, reason) in changes.items():
         conditions = set_condition(
@@ -251,7 +251,7 @@ class PlanWriter:
 
     # --- workloads that no cycle evaluates ---
 
-    def note(self, workload: Workload, view: View, now: Millis) -> None:
+    def note(self, workload: WireWorkload, view: View, now: Millis) -> None:
         """A waiting workload is stored anew. Unless we wrote its status, that may be missing or outdated."""
         if not self._telling.is_writing(Ref.of(workload).key):
             self.unevaluated.note(workload, view, now)
@@ -378,7 +378,7 @@ class PlanWriter:
 
     # --- claims ---
 
-    def end_claim(self, workload: Any, view: View, decision: str) -> Iterator[Action]:
+    def end_claim(self, workload: Workload, view: View, decision: str) -> Iterator[Action]:
         """Remove the claim of a workload from its stored status."""
         if workload.claim is not None:
             edit = EndClaim(workload.claim.issued_at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from makeway.api.conditions import find
 from makeway.api.objects.workload import Workload
@@ -20,6 +20,7 @@ from makeway.core.cycle.why_waiting import Unseen
 from makeway.core.messages import message_class, pending_message, pending_reason, shown_reason
 from makeway.core.model import DAWN, Millis, WorkloadKey
 from makeway.core.policy import Policy
+from makeway.core.trace import Step
 
 Found = Verdict | Unseen  # why a workload waits
 
@@ -54,7 +55,7 @@ class _Told(NamedTuple):
     meaning: object  # decides about the words: equal meanings have equal words
     words: Words
     at: Millis  # when they were written; the beginning of time where that delays nothing
-    under_way: Edit | None = None  # the edit that writes them, until it is answered
+    under_way: Edit[Workload] | None = None  # the edit that writes them, until it is answered
 
 
 class Telling:
@@ -65,7 +66,7 @@ class Telling:
 
     # --- what was told ---
 
-    def told(self, found: Found, words: Words, now: Millis, edit: Edit) -> None:
+    def told(self, found: Found, words: Words, now: Millis, edit: Edit[Workload]) -> None:
         """This status is being written. The first verdict after a reason without a cycle is written at once."""
         key = found.workload.key
         self._held_back.pop(key, None)
@@ -163,5 +164,5 @@ class Telling:
 
 def meaning_of(verdict: Verdict) -> object:
     """What decides about the words of a verdict."""
-    steps: Iterable[Any] = (*verdict.steps, *verdict.assignment.steps)
+    steps: Iterable[Step] = (*verdict.steps, *verdict.assignment.steps)
     return verdict.status, verdict.requeue, tuple((step.rule, step.subjects) for step in steps), verdict.claim

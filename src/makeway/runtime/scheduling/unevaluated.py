@@ -17,7 +17,7 @@ from itertools import chain
 
 from makeway.api.conditions import find
 from makeway.api.objects.workload import Workload
-from makeway.controllers.contract import Ref, Trouble, View, workload_ref
+from makeway.controllers.contract import WORKLOAD, Ref, Trouble, View, workload_ref
 from makeway.controllers.workloads.eviction import DEACTIVATED, condition, status_of
 from makeway.core.cycle.verdicts import Verdict
 from makeway.core.cycle.why_waiting import Unseen, found_about, is_true_of_all_alike, unseen
@@ -116,7 +116,7 @@ class Unevaluated:
             return None
 
     def _why_it_waits(self, key: WorkloadKey, view: View, now: Millis) -> Verdict | Unseen | None:
-        state, stored = view.state, view.get(Ref("Workload", *key.split("/", 1)))
+        state, stored = view.state, view.get(Ref(WORKLOAD, *key.split("/", 1)))
         queue = QueueName("") if stored is None else view.queue_of(stored)
         waiting = state.pending.find(queue, key)
         if waiting is None or not state.is_active(queue):
@@ -133,7 +133,7 @@ class Unevaluated:
 
 
 def _has_words(key: WorkloadKey, view: View) -> bool:
-    stored = view.get(Ref("Workload", *key.split("/", 1)))
+    stored = view.get(Ref(WORKLOAD, *key.split("/", 1)))
     return stored is not None and find(status_of(stored).conditions, "QuotaReserved") is not None
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from makeway.api.objects.meta import KubernetesObject
 from makeway.controllers.contract import Action, Departure, Note, Outcome, Ref
 from makeway.core.cycle.cycle import Plan
 from makeway.core.model import Millis, QueueName, Workload, WorkloadKey
@@ -32,14 +33,16 @@ class Departed(NamedTuple):
 
     action: Action
     why: Departure
-    stored: Any | None  # the object as it is now
+    stored: KubernetesObject | None  # the object as it is now
     preemptor: Workload | None  # for which it goes, as the state has it
 
 
 class Observer:
     """Is told of everything, and by itself does nothing."""
 
-    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+    def stored(
+        self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
+    ) -> None:
         """An object is stored anew, or gone; ``has_begun``: the engine had read all objects before."""
 
     def queues_changed(self, queues: Collection[QueueName]) -> None:
@@ -72,7 +75,9 @@ class Observers(Observer):
         self._stored = [each.stored for each in all_ if type(each).stored is not Observer.stored]
         self._answered = [each.wrote for each in all_ if type(each).wrote is not Observer.wrote]
 
-    def stored(self, ref: Ref, before: Any, after: Any, *, has_begun: bool) -> None:
+    def stored(
+        self, ref: Ref, before: KubernetesObject | None, after: KubernetesObject | None, *, has_begun: bool
+    ) -> None:
         for notify in self._stored:
             notify(ref, before, after, has_begun=has_begun)
 

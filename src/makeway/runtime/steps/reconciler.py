@@ -123,8 +123,8 @@ class Reconciler:
         context = self._context
         again = [write.ref, *self._put_off.pop(write.ref, ())]
         if isinstance(write, Create) and not stored:
-            meta = write.body.metadata  # type: ignore[attr-defined]
-            again += [Ref(owner.kind, meta.namespace, owner.name) for owner in meta.owner_references]
+            meta = write.body.metadata
+            again += [Ref.named(owner.kind, meta.namespace, owner.name) for owner in meta.owner_references]
         refusals = 0 if stored else context.executor.refusals.get(write.ref, 0)
         for ref in again:
             if refusals:

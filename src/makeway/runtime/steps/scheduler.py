@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from makeway.controllers.contract import Action, Change, Ref, workload_ref
+from makeway.api.objects.workload import Workload as WireWorkload
+from makeway.controllers.contract import WORKLOAD, Action, Change, Ref, is_of, workload_ref
 from makeway.controllers.workloads.edits import TellWhyWaiting
 from makeway.controllers.workloads.eviction import holds_quota, says
 from makeway.core.cycle.cycle import Heads, Plan, Verdict
@@ -156,7 +157,7 @@ class Scheduler:
 
     def note_waiting(self, ref: Ref) -> None:
         """The status of a Workload may have to say why it waits."""
-        if ref.kind != "Workload":
+        if not is_of(ref, WORKLOAD):
             return
         stored = self._context.view.get(ref)
         if stored is not None and not holds_quota(stored) and not says(stored, "Finished"):
@@ -175,7 +176,7 @@ class Scheduler:
             self._tell_set_aside(ref)
         follow_ups.unread.clear()
 
-    def _tell_set_aside(self, ref: Ref) -> None:
+    def _tell_set_aside(self, ref: Ref[WireWorkload]) -> None:
         """A Workload cannot wait in any queue: its condition says so."""
         stored, aside = self._context.view.get(ref), self._context.set_aside
         told = [words(part, cause) for part in (LOWERING, CYCLE) if (cause := aside.cause(ref, part)) is not None]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from makeway.controllers.contract import Ref
+from makeway.api.objects.workload import Workload
+from makeway.controllers.contract import LOCAL_QUEUE, Ref
 from makeway.core.model import QueueName
 from makeway.core.policy import Policy
 from makeway.core.state import State
@@ -24,9 +23,9 @@ class EngineView:
         self.owned = objects.owned
         self.in_local_queue = objects.in_local_queue
 
-    def queue_of(self, workload: Any) -> QueueName:
+    def queue_of(self, workload: Workload) -> QueueName:
         status = workload.status
         if status is not None and status.admission is not None:
             return QueueName(status.admission.cluster_queue)
-        local = self.get(Ref("LocalQueue", workload.metadata.namespace, workload.spec.queue_name))
+        local = self.get(Ref(LOCAL_QUEUE, workload.metadata.namespace, workload.spec.queue_name))
         return QueueName("" if local is None else local.spec.cluster_queue)

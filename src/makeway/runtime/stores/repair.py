@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from makeway.api import codec
+from makeway.api.objects.meta import Wire
 from makeway.api.problems import Problem
 from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Invalid, Stored
@@ -43,5 +44,5 @@ def readable_but_for_status(each: Stored) -> Any:
         raise Invalid([Problem("", f"what is stored cannot be read: {error}", _HINT)]) from error
 
 
-def _decoded(each: Stored, tree: dict[str, Tree]) -> Any:
+def _decoded(each: Stored, tree: dict[str, Tree]) -> Wire:
     return codec.decode(msgspec.json.encode(tree), each.kind.type)

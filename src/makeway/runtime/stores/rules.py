@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from makeway.api import codec
 from makeway.api.objects.kubernetes import Namespace, NamespaceSpec, view
-from makeway.api.objects.meta import FOREGROUND, ORPHAN, ObjectMeta, OwnerReference, Wire
+from makeway.api.objects.meta import FOREGROUND, ORPHAN, KubernetesObject, ObjectMeta, OwnerReference, Wire
 from makeway.api.problems import Problem, has_errors
 from makeway.api.quantity import LAST_MILLIS, Time
 from makeway.api.reading.documents import Tree
@@ -74,7 +74,7 @@ GENERATED_PREFIX_MAX = 58  # the API server cuts a generateName here, to leave r
 
 
 Admission = Callable[
-    [StoredObjects, Kind, Any, Stored | None], Any
+    [StoredObjects, Kind, KubernetesObject, Stored | None], KubernetesObject
 ]  # the present object, the new one, and its first form -> what is stored
 
 
@@ -222,7 +222,7 @@ class StoreRules(StoredObjects):
 
     # --- steps of a write ---
 
-    def put(self, old: Stored, value: Wire) -> Stored:
+    def put(self, old: Stored, value: KubernetesObject) -> Stored:
         """A change of our own making, of status and all; it is not checked."""
         return self._settled(self._change(old, value, most=OWN_BYTES_MAX))
 
@@ -272,7 +272,9 @@ class StoreRules(StoredObjects):
         check_present(old, meta.uid, meta.resource_version)
         return old
 
-    def _change(self, old: Stored, value: Any, written: ReadBody | None = None, *, most: int | None = None) -> Stored:
+    def _change(
+        self, old: Stored, value: KubernetesObject, written: ReadBody | None = None, *, most: int | None = None
+    ) -> Stored:
         """Put ``value`` in the place of ``old``; fields that only the store may set are taken from ``old``.
 
         ``written`` is the body that it was made of, where that is checked; ``most``: bytes that it may have.
@@ -353,7 +355,7 @@ class StoreRules(StoredObjects):
             self._suspects.add(self._dependents.get(old.uid, ()))
         return self._commit(old.kind, replace(value, metadata=meta), old)
 
-    def _commit(self, kind: Kind, value: Any, old: Stored | None, *, most: int | None = None) -> Stored:
+    def _commit(self, kind: Kind, value: KubernetesObject, old: Stored | None, *, most: int | None = None) -> Stored:
         """Without ``most`` the size is not checked: a deletion adds its mark, whatever there is."""
         meta = _cleaned(value.metadata, resource_version=str(self._history.revision + 1))
         new = Stored.made(kind, replace(value, metadata=meta))
@@ -362,7 +364,7 @@ class StoreRules(StoredObjects):
         self.apply(Revision("ADDED" if old is None else "MODIFIED", old, new))
         return new
 
-    def _remove(self, old: Stored, value: Any = None) -> Stored:
+    def _remove(self, old: Stored, value: KubernetesObject | None = None) -> Stored:
         """Remove an object. ``value`` is its last state, where a write took the last finalizer."""
         last = old if value is None else Stored.read(old.kind, codec.encode(value))
         last = last.at(str(self._history.revision + 1))
@@ -530,23 +532,21 @@ class StoreRules(StoredObjects):
 # --- what is asked of objects ----------------------------------------------------------------------------------------
 
 
-def _meta(value: Any) -> ObjectMeta:
-    meta: ObjectMeta = value.metadata
-    return meta
+def _meta(value: KubernetesObject) -> ObjectMeta:
+    return value.metadata
 
 
-def _with_meta(each: Stored, **changes: Any) -> Wire:
-    value = each.value()
-    changed: Wire = replace(value, metadata=replace(value.metadata, **changes))
-    return changed
+def _with_meta(each: Stored, **changes: object) -> KubernetesObject:
+    value: KubernetesObject = each.value()
+    return replace(value, metadata=replace(value.metadata, **changes))
 
 
-def _cleaned(meta: ObjectMeta, **changes: Any) -> ObjectMeta:
+def _cleaned(meta: ObjectMeta, **changes: object) -> ObjectMeta:
     """Metadata without the fields that are not stored."""
     return replace(meta, self_link="", **changes)
 
 
-def _is_held(value: Any) -> bool:
+def _is_held(value: KubernetesObject) -> bool:
     """Whether something must happen before it can go; a namespace has finalizers in its spec too."""
     if value.metadata.finalizers:
         return True

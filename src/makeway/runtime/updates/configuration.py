@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from makeway.controllers.contract import Ref, workload_ref
+from makeway.api.objects.meta import KubernetesObject
+from makeway.api.objects.queueing import AdmissionCheck, ClusterQueue, Cohort, ResourceFlavor
+from makeway.controllers.contract import (
+    ADMISSION_CHECK,
+    CLUSTER_QUEUE,
+    COHORT,
+    LOCAL_QUEUE,
+    RESOURCE_FLAVOR,
+    KindName,
+    Ref,
+    workload_ref,
+)
 from makeway.core.lowering import cohort_of, flavor_of, inactive_reasons, queue_of
 from makeway.core.model import FlavorName, QueueName
 from makeway.core.queueing import waking
 from makeway.runtime.updates.context import LOWERING, UpdateContext
 from makeway.runtime.updates.reading import ObjectReader
+
+Configuring = ClusterQueue | Cohort | ResourceFlavor | AdmissionCheck
+ALSO_SHOWN: tuple[KindName, ...] = (LOCAL_QUEUE, RESOURCE_FLAVOR, ADMISSION_CHECK, COHORT)
 
 
 class QueueConfiguration:
@@ -19,7 +32,7 @@ class QueueConfiguration:
         self._reader = reader
         self._changed: dict[Ref, None] = {}
 
-    def changed(self, ref: Ref, before: Any, after: Any) -> None:
+    def changed(self, ref: Ref, before: Configuring | None, after: Configuring | None) -> None:
         """Heed a change of the spec of an object; of an AdmissionCheck the status counts too."""
         is_same = (
             before is not None
@@ -53,9 +66,9 @@ class QueueConfiguration:
         """Read all objects anew; return those that can be read again, or no longer, although they did not change."""
         reader, set_aside = self._reader, self._context.set_aside
         unread = set_aside.of(LOWERING)
-        flavors = reader.all("ResourceFlavor", flavor_of)
-        queues = reader.all("ClusterQueue", lambda queue: queue_of(queue, inactive_reasons(queue, self._find)))
-        self._context.state.configure(queues, reader.all("Cohort", cohort_of), flavors)
+        flavors = reader.all(RESOURCE_FLAVOR, flavor_of)
+        queues = reader.all(CLUSTER_QUEUE, lambda queue: queue_of(queue, inactive_reasons(queue, self._find)))
+        self._context.state.configure(queues, reader.all(COHORT, cohort_of), flavors)
         return sorted(unread ^ set_aside.of(LOWERING))
 
     def _wake(self, changed: Iterable[Ref], trees_before: Mapping[QueueName, list[QueueName]]) -> None:
@@ -75,8 +88,8 @@ class QueueConfiguration:
         follow_ups = self._context.follow_ups
         for name in sorted(self._context.state.queues):
             follow_ups.held.add(name)
-            follow_ups.enqueue(Ref("ClusterQueue", "", name))
-        for kind in ("LocalQueue", "ResourceFlavor", "AdmissionCheck", "Cohort"):
+            follow_ups.enqueue(Ref(CLUSTER_QUEUE, "", name))
+        for kind in ALSO_SHOWN:
             for value in self._context.objects.all(kind):
                 follow_ups.enqueue(Ref.of(value))
 
@@ -88,8 +101,8 @@ class QueueConfiguration:
             found.setdefault(ref if node is None else node.root, ref)
         return list(found.values())
 
-    def _find(self, kind: str, name: str) -> Any | None:
-        return self._context.objects.get(Ref(kind, "", name))
+    def _find(self, kind: str, name: str) -> KubernetesObject | None:
+        return self._context.objects.get(Ref.named(kind, "", name))
 
     def _woken_by(self, ref: Ref, trees_before: Mapping[QueueName, list[QueueName]]) -> Iterable[QueueName]:
         state = self._context.state
@@ -123,5 +136,5 @@ class QueueConfiguration:
                 self._context.follow_ups.enqueue(workload_ref(key))
 
 
-def _is_leaving(value: Any) -> bool:
+def _is_leaving(value: KubernetesObject) -> bool:
     return value.metadata.deletion_timestamp is not None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from makeway.controllers.contract import Ref
+from makeway.api.objects.workload import Workload as WireWorkload
+from makeway.controllers.contract import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, Ref
 from makeway.core.model import LocalName, Millis, QueueName, Workload, WorkloadKey
 from makeway.core.state import State
 from makeway.runtime.objects import ObjectCache
@@ -31,9 +32,11 @@ class FollowUps:
         self.held: set[QueueName] = set()  # their holders have changed: the expiry timer is to be set again
         self.backoffs: dict[WorkloadKey, Millis | None] = {}  # workloads that back off, and until when
         self.figures: dict[Ref, None] = {}  # queues whose figures have changed
-        self.queued: dict[Ref, None] = {}  # Workloads that joined a queue although they did not change
+        self.queued: dict[Ref[WireWorkload], None] = {}  # Workloads that joined a queue although they did not change
         self.reworded: set[QueueName] = set()  # queues in which all waiting workloads may need another status
-        self.unread: dict[Ref, None] = {}  # Workloads that would wait if they could be read; their status says so
+        self.unread: dict[
+            Ref[WireWorkload], None
+        ] = {}  # Workloads that would wait if they could be read; their status says so
 
     def enqueue(self, ref: Ref) -> None:
         self.enqueued.setdefault(ref)
@@ -47,14 +50,14 @@ class FollowUps:
         self.note_figures(workload)
         node = self._state.tree.queues.get(workload.queue) if self._state.policy.fair_sharing else None
         for cohort in () if node is None else node.ancestors():  # their shares change with the queue
-            self.figures[Ref("Cohort", "", cohort.name)] = None
+            self.figures[Ref(COHORT, "", cohort.name)] = None
 
     def note_figures(self, workload: Workload) -> None:
         where = (workload.queue, workload.local)
         refs = self._queues_of.get(where)
         if refs is None:
-            local = (Ref("LocalQueue", *workload.local),) if workload.local_queue else ()
-            refs = self._queues_of[where] = (Ref("ClusterQueue", "", workload.queue), *local)
+            local = (Ref(LOCAL_QUEUE, *workload.local),) if workload.local_queue else ()
+            refs = self._queues_of[where] = (Ref(CLUSTER_QUEUE, "", workload.queue), *local)
         for ref in refs:
             self.figures[ref] = None
 

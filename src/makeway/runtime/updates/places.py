@@ -31,7 +31,7 @@ def place_of(known: Workload | None) -> Place:
 class Move(NamedTuple):
     """A Workload whose object has changed."""
 
-    ref: Ref
+    ref: Ref[WireWorkload]
     before: WireWorkload | None
     after: WireWorkload | None
     known: Workload | None  # as the state has it

@@ -6,11 +6,11 @@ A Workload with quota is the exception: the quota in its status counts, because 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from makeway.api.objects.kubernetes import LimitRange, RuntimeClass
 from makeway.api.objects.workload import Workload as WireWorkload
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import KindName, Object, Ref
 from makeway.core.lowering import LoweringContext, is_queueable, workload_of
 from makeway.core.lowering.workloads import is_accounted
 from makeway.core.model import QueueName, Workload
@@ -48,7 +48,7 @@ class ObjectReader:
         self._context.handled(ref, LOWERING)
         return found
 
-    def all(self, kind: str, lower: Callable[[Any], T]) -> list[T]:
+    def all(self, kind: KindName[Object], lower: Callable[[Object], T]) -> list[T]:
         """All objects of a kind that can be read."""
         stored = self._context.objects.all(kind)
         found = (self.read(Ref.of(value), lambda value=value: lower(value)) for value in stored)  # type: ignore[misc]
@@ -57,11 +57,11 @@ class ObjectReader:
     def may_wait(self, workload: WireWorkload) -> bool:
         return is_queueable(workload, heeds_gates=self._context.state.policy.gates.admission_gated_by)
 
-    def workload(self, ref: Ref, workload: WireWorkload) -> Workload | None:
+    def workload(self, ref: Ref[WireWorkload], workload: WireWorkload) -> Workload | None:
         """A lowered Workload, with or without quota."""
         return self.read(ref, lambda: workload_of(workload, self._lowering))
 
-    def waiting_or_holding(self, ref: Ref, workload: WireWorkload) -> Workload | None:
+    def waiting_or_holding(self, ref: Ref[WireWorkload], workload: WireWorkload) -> Workload | None:
         """A Workload that has quota, or waits for it; None: it does neither, or cannot be read."""
         holds = is_accounted(workload)
         if not holds and not self.may_wait(workload):

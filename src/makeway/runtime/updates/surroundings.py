@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from makeway.api.names import DEFAULT_NAMESPACE, NAMESPACE_LABEL
-from makeway.api.objects.kubernetes import Namespace
+from makeway.api.objects.kubernetes import Namespace, RuntimeClass
+from makeway.api.objects.queueing import LocalQueue
 from makeway.api.objects.workload import Workload
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import LIMIT_RANGE, WORKLOAD, Ref
 from makeway.controllers.jobs.kinds.registry import JOB_KINDS
 from makeway.core.model import QueueName
 from makeway.core.queueing import waking
@@ -23,10 +23,10 @@ class Surroundings:
         self._reader = reader
         self._workloads = workloads
 
-    def local_queue(self, ref: Ref, after: Any) -> None:
+    def local_queue(self, ref: Ref, after: LocalQueue | None) -> None:
         place, known = (ref.namespace, ref.name), self._reader.queue_of
-        stopped = after is None or after.spec.stop_policy != "None"
-        queue = None if stopped else QueueName(after.spec.cluster_queue)
+        is_open = after is not None and after.spec.stop_policy == "None"
+        queue = QueueName(after.spec.cluster_queue) if after is not None and is_open else None
         if known.get(place) == queue:
             return
         if queue is None:
@@ -37,18 +37,18 @@ class Surroundings:
 
     def limit_range(self, ref: Ref) -> None:
         objects, namespace = self._context.objects, ref.namespace
-        ranges = tuple(each for each in objects.all("LimitRange") if each.metadata.namespace == namespace)
+        ranges = tuple(each for each in objects.all(LIMIT_RANGE) if each.metadata.namespace == namespace)
         self._reader.limit_ranges[namespace or DEFAULT_NAMESPACE] = ranges
         self._reader.forget_lowered()
-        self._lower_again(each for each in objects.all("Workload") if each.metadata.namespace == namespace)
+        self._lower_again(each for each in objects.all(WORKLOAD) if each.metadata.namespace == namespace)
 
-    def runtime_class(self, ref: Ref, after: Any) -> None:
+    def runtime_class(self, ref: Ref, after: RuntimeClass | None) -> None:
         if after is None:
             self._reader.runtime_classes.pop(ref.name, None)
         else:
             self._reader.runtime_classes[ref.name] = after
         self._reader.forget_lowered()
-        self._lower_again(self._context.objects.all("Workload"))
+        self._lower_again(self._context.objects.all(WORKLOAD))
 
     def _lower_again(self, workloads: Iterable[Workload]) -> None:
         for workload in workloads:
@@ -66,8 +66,8 @@ class Surroundings:
             admits_now = waking.after_namespace_change(state, earlier, labels)
             follow_ups.wake(admits_now)
             follow_ups.reworded |= {*admits_now, *waking.after_namespace_change(state, labels, earlier)}
-            for kind in JOB_KINDS:  # the labels say which jobs are managed
-                for job in self._context.objects.in_namespace(kind, ref.name):
+            for kind in JOB_KINDS.values():  # the labels say which jobs are managed
+                for job in self._context.objects.in_namespace(kind.name, ref.name):
                     follow_ups.enqueue(Ref.of(job))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from makeway.api.names import NAMESPACE_LABEL
 from makeway.api.objects.workload import Workload as WireWorkload
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import LOCAL_QUEUE, Ref
 from makeway.core.lowering import is_worth_a_look
 from makeway.core.lowering.workloads import is_accounted
 from makeway.runtime.updates.comparing import is_finished, is_seen_alike
@@ -26,7 +26,7 @@ class WorkloadUpdates:
         self._places = places
         self._undecidable: set[Ref] = set()  # Workloads that no cycle could decide about, until they change
 
-    def changed(self, ref: Ref, before: WireWorkload | None, after: WireWorkload | None) -> None:
+    def changed(self, ref: Ref[WireWorkload], before: WireWorkload | None, after: WireWorkload | None) -> None:
         if before is not None and after is not None and is_seen_alike(before, after):
             return
         queue = self._places.queue_of(ref.key)
@@ -39,7 +39,7 @@ class WorkloadUpdates:
         else:
             self._context.handled(ref, STATE)
 
-    def _change(self, ref: Ref, before: WireWorkload | None, after: WireWorkload | None) -> None:
+    def _change(self, ref: Ref[WireWorkload], before: WireWorkload | None, after: WireWorkload | None) -> None:
         known, state = self._places.find(ref.key), self._state
         if ref.namespace not in state.namespaces and not self._context.objects.count("Namespace"):
             state.namespaces[ref.namespace] = {NAMESPACE_LABEL: ref.namespace}  # a Store that keeps none
@@ -56,7 +56,7 @@ class WorkloadUpdates:
             self._ended(move)
         for value in (before, after):
             if value is not None:
-                self._follow_ups.figures[Ref("LocalQueue", ref.namespace, value.spec.queue_name)] = None
+                self._follow_ups.figures[Ref(LOCAL_QUEUE, ref.namespace, value.spec.queue_name)] = None
 
     def _belongs(self, move: Move) -> Place:
         if move.after is None or move.lowered is None:
@@ -88,7 +88,7 @@ class WorkloadUpdates:
         if gone is not None and (after is None or before is None or not is_finished(before)):
             self._state.rounds.end_after(gone)
 
-    def take_out(self, ref: Ref) -> None:
+    def take_out(self, ref: Ref[WireWorkload]) -> None:
         """No cycle can decide about it: it waits outside of its queue until it changes, or is tried again."""
         known = self._places.find(ref.key)
         if known is not None:
@@ -97,7 +97,7 @@ class WorkloadUpdates:
         self._follow_ups.unread[ref] = None
         self._follow_ups.enqueue(ref)
 
-    def try_again(self, ref: Ref) -> None:
+    def try_again(self, ref: Ref[WireWorkload]) -> None:
         """Bring the state in line with the object, as if it were new."""
         self._undecidable.discard(ref)
         self.changed(ref, None, self._context.objects.expected(ref))

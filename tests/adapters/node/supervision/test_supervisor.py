@@ -1,4 +1,4 @@
-"""Real processes under a real supervisor: what is run, what is told of it, and that nothing is left."""
+"""Real processes under a real supervisor: what runs, what is recorded, and that no process is left."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_failed_init_container_fails_the_pod(pods: Pods) -> None:
 
 
 def started(folder: Path, name: str = "work") -> None:
-    """The container has printed something: its traps are set."""
+    """Wait until the container has printed something: its traps are set."""
     wait_for(lambda: log(folder, name) != b"")
 
 
@@ -176,7 +176,7 @@ def test_a_stop_is_a_signal_and_time_to_follow_it(pods: Pods) -> None:
     started(folder)
     pods.stop(folder)
     assert code(pods.ended(folder)) == 3
-    printed = log(folder).splitlines()  # the shell may tell of its child too
+    printed = log(folder).splitlines()  # the shell may report its child too
     assert (printed[0], printed[-1]) == (b"up", b"bye")
 
 
@@ -232,7 +232,7 @@ def test_a_stop_that_comes_before_the_start_prevents_it(pods: Pods, tmp_path: Pa
 
 # --- nothing is left -------------------------------------------------------------------------------------------------
 
-NAP = 600_000 + os.getpid()  # seconds, and a sign by which those of this run are known
+NAP = 600_000 + os.getpid()  # seconds, and a mark of this run's processes
 LEAVES = (
     f"sleep {NAP}1 & setsid sleep {NAP}2 & env -i setsid sleep {NAP}3 & (setsid sh -c 'sleep {NAP}4 & sleep {NAP}5' &)"
     "; sleep 0.2"

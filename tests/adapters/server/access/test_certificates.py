@@ -1,4 +1,4 @@
-"""The certificates of a folder: made once, trusted by what was handed out before, renewed in time."""
+"""The certificates of a folder: made once, trusted by earlier clients, renewed in time."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_server_that_runs_on_gets_the_new_certificate(tmp_path: Path, monkeypa
 
 
 def served(server: Server) -> bytes | None:
-    """The certificate that a client is shown now; one who does not look at its times."""
+    """The certificate that a client gets now; this client does not check its times."""
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     where = urlsplit(server.url)
@@ -96,7 +96,7 @@ def test_nobody_is_served_without_tls_or_with_an_old_one(server: Server) -> None
     with pytest.raises(httpx2.HTTPError):
         httpx2.get(f"{plain}/healthz", timeout=5)
     with pytest.raises(httpx2.ConnectError):
-        httpx2.get(f"{server.url}/healthz", verify=ssl.create_default_context())  # who does not know our CA
+        httpx2.get(f"{server.url}/healthz", verify=ssl.create_default_context())  # a client without our CA
     old = ssl.create_default_context(cafile=str(server.folder / "ca.crt"))
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     assert httpx2.get(f"{server.url}/healthz", verify=old).text == "ok"

@@ -1,4 +1,4 @@
-"""Server-side apply and the record of who owns what: cases by rule, then what must hold whatever is applied."""
+"""Server-side apply and field ownership: cases by rule, then properties that hold for any writes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def job(**spec: Any) -> Tree:
 
 
 def owned(tree: Tree) -> dict[str, list[str]]:
-    """The paths of every owner, as messages name them."""
+    """The paths of every manager, as messages name them."""
     found: dict[str, list[str]] = {}
     for each in tree["metadata"].get("managedFields", ()):
         words = f"{each['manager']} {each['operation']}"
@@ -295,7 +295,7 @@ def test_a_plain_write_of_nothing_changes_nothing() -> None:
 
 
 def test_an_empty_list_in_the_metadata_is_nobodys() -> None:
-    """A client that writes ``finalizers: []`` where there were none has changed nothing."""
+    """A client that writes ``finalizers: []`` to an object without finalizers has changed nothing."""
     live = apply(CONFIG, None, data(a="1"), day=1)
     sent = {**live, "metadata": {**live["metadata"], "finalizers": [], "labels": {}}}
     assert note(CONFIG, live, sent, day=2)["metadata"]["managedFields"] == live["metadata"]["managedFields"]
@@ -442,7 +442,7 @@ def some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def named(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Lists of such mappings, each with a name of its own."""
+    """Lists of such mappings with distinct names."""
     items = st.dictionaries(NAMES, some(**fields), max_size=3)
     return items.map(lambda found: [{"name": name, **each} for name, each in found.items()])
 
@@ -457,13 +457,13 @@ SPECS = some(
 METAS = some(labels=st.dictionaries(NAMES, TEXTS, max_size=3), finalizers=st.lists(NAMES, unique=True, max_size=3))
 PODS = some(meta=METAS, spec=SPECS).map(lambda fields: object_of(POD, **fields))
 BLOCKS = {"f:labels", "f:spec", "f:resources", "f:requests", "f:containers", "f:env", "f:finalizers"}
-# who owns one of these, empty, lets others put something in
+# the owner of an empty one lets others add to it
 WRITERS = st.sampled_from(["anna", "ben", "zoe"])
 STEPS = st.tuples(st.sampled_from(["apply", "force", "write"]), WRITERS, PODS)
 
 
 def live_through(steps: list[tuple[str, str, Tree]]) -> Tree | None:
-    """An object after some writes; those that meet a conflict are left out."""
+    """An object after some writes; writes with conflicts are left out."""
     live: Tree | None = None
     for day, (how, who, tree) in enumerate(steps, 1):
         try:
@@ -482,7 +482,7 @@ def entries(tree: Tree) -> dict[tuple[str, str], Tree]:
 
 
 def value_at(tree: Tree, path: list[str]) -> Tree:
-    """What stands at the steps of a field set; None where nothing does."""
+    """The value at the steps of a field set; None if there is none."""
     for step in path:
         sort, name = step[:2], step[2:]
         if sort == "f:":

@@ -1,4 +1,4 @@
-"""What our own controllers write is recorded where a record is kept, and nowhere else."""
+"""Writes of our own controllers are recorded if the object has a record, and otherwise not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON patches and strategic merges: what they make of a tree, and what they refuse."""
+"""JSON patches and strategic merges: results and refusals."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ TREES = st.recursive(
 
 
 def operations_between(old: Tree, new: Tree, path: str = "") -> list[dict[str, Any]]:
-    """A patch, found the plain way."""
+    """A patch, computed the simple way."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return [] if repr(old) == repr(new) else [op("replace", path, new)]
     steps = {key: f"{path}/{key.replace('~', '~0').replace('/', '~1')}" for key in old.keys() | new.keys()}

@@ -1,4 +1,4 @@
-"""Bodies in protobuf: recorded ones of kubectl, and all that can be said of a Pod, there and back."""
+"""Bodies in protobuf: recorded ones of kubectl, and all fields of a Pod, there and back."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def field(number: int, value: int | bytes) -> bytes:
 
 
 class Writer:
-    """A random tree of a type together with its bytes, as Go would write them."""
+    """A random tree of a type with its bytes, as Go would write them."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Watches, as clients of a real server see them."""
+"""Watches, from the side of clients of a real server."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_watches_are_counted_and_given_back(tmp_path: Path) -> None:
             with server.client("viewer") as other:
                 assert other.get(CONFIG_MAPS, params={"watch": "1", "timeoutSeconds": "1"}).status_code == 200
         brief = {"watch": "1", "timeoutSeconds": "1"}
-        until(lambda: client.get(CONFIG_MAPS, params=brief).status_code == 200)  # who left is noticed soon, not at once
+        until(lambda: client.get(CONFIG_MAPS, params=brief).status_code == 200)  # noticed soon, not at once
 
 
 def test_many_watchers_see_the_same_in_the_same_order(server: Server, admin: httpx2.Client, space: str) -> None:

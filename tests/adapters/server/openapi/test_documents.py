@@ -1,4 +1,4 @@
-"""The OpenAPI documents: whole, true to the kinds, and the same on every run."""
+"""The OpenAPI documents: complete, equal to the kinds, and the same on every run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_reference_of_the_older_document_leads_somewhere() -> None:
 
 @pytest.mark.parametrize("resource", [each for each in RESOURCES if each.kind], ids=lambda r: f"{r.version}/{r.plural}")
 def test_every_kind_can_be_found_and_checked(resource: Any) -> None:
-    """kubectl finds the kind by its path, its schema by the kind, and what a patch takes by its parameters."""
+    """kubectl finds the kind by its path, its schema by the kind, and its patch types by the parameters."""
     root = f"apis/{resource.group}/{resource.version}" if resource.group else f"api/{resource.version}"
     document = asked(f"/openapi/v3/{root}")
     gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind.name}
@@ -137,7 +137,7 @@ def test_nothing_is_said_about_fields_that_are_not_there() -> None:
 
 
 def fields_in(data: bytes) -> Iterator[tuple[int, Any]]:
-    """A reader of protobuf, the plain way: numbers and values; messages stay bytes."""
+    """A simple reader of protobuf: numbers and values; messages stay bytes."""
     at = 0
 
     def varint() -> int:

@@ -1,4 +1,4 @@
-"""What is done to an object before it is stored, and what the server does by itself afterwards."""
+"""Defaults and checks before an object is stored, and background work of the server afterwards."""
 
 from __future__ import annotations
 
@@ -200,11 +200,11 @@ def test_an_eviction_asks_the_budget(admin: httpx2.Client, name: str) -> None:
     assert (refused.status_code, refused.json()["reason"]) == (429, "TooManyRequests")
     assert refused.json()["details"]["causes"][0]["reason"] == "DisruptionBudget"
     made(admin, PODS, pod(f"{name}-waits", labels={"app": name}))
-    assert evict(f"{name}-waits").status_code == 201  # what does not run yet is no disruption
+    assert evict(f"{name}-waits").status_code == 201  # a pod that does not run yet is no disruption
 
 
 class OneLog:
-    """A pod that said two lines."""
+    """A pod that has printed two lines."""
 
     async def _lines(self) -> AsyncIterator[bytes]:
         yield b"one\n"
@@ -301,7 +301,7 @@ def test_events_of_the_younger_group_are_forgotten_like_all_others(tmp_path: Pat
         now[0] = Millis(60 * 60 * 1000)
         asyncio.run(upkeep._forget_events())
         assert [each.name for each in store.list(EVENTS).items] == ["again"]
-        later = Upkeep(store, lambda: now[0])  # after a restart the series says when it was told last
+        later = Upkeep(store, lambda: now[0])  # after a restart the series has the time of its last occurrence
         now[0] = Millis(89 * 60 * 1000)
         asyncio.run(later._forget_events())
         assert len(store.list(EVENTS).items) == 1

@@ -1,4 +1,4 @@
-"""What is served, in both forms, and that both say the same."""
+"""Discovery in both forms, with equal content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: which columns a kind has, what its cells say, and how ages are told."""
+"""Tables: the columns of a kind, its cells, and ages."""
 
 from __future__ import annotations
 

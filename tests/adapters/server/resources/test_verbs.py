@@ -1,4 +1,4 @@
-"""The verbs, asked of a real server over HTTPS."""
+"""The verbs, on a real server over HTTPS."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def name() -> str:
 
 @pytest.fixture
 def space(admin: httpx2.Client, name: str) -> Iterator[str]:
-    """A namespace of one's own, as a path."""
+    """A new namespace, as a path."""
     made = admin.post(f"{CORE}/namespaces", json={"metadata": {"name": f"ns-{name}"}})
     assert made.status_code == 201, made.text
     yield f"{CORE}/namespaces/ns-{name}"
@@ -326,7 +326,7 @@ def test_labels_choose(admin: httpx2.Client, labelled: str, selector: str, chose
 
 @pytest.fixture(scope="module")
 def labelled(admin: httpx2.Client) -> str:
-    """A path under which objects with labels are."""
+    """A path with labelled objects."""
     made(admin, f"{CORE}/namespaces", {"metadata": {"name": "labelled"}})
     path = f"{CORE}/namespaces/labelled/configmaps"
     for name, labels in (("a", {"tier": "gold", "size": "1"}), ("b", {"tier": "silver", "size": "4"}), ("c", {})):

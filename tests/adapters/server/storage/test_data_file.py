@@ -1,4 +1,4 @@
-"""The data file: which ones are taken, who may have it, and how an older one is brought up to date."""
+"""The data file: which files are accepted, which server may have it, and how an older one is upgraded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def run(path: Path, *statements: str) -> list[tuple[object, ...]]:
-    """What another program would do to the file; the answer to the last statement."""
+    """Change the file as another program would; return the answer to the last statement."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         return [connection.execute(each).fetchall() for each in statements][-1]
 

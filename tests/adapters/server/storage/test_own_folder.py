@@ -1,4 +1,4 @@
-"""A folder of one's own: refused where others may write, links are not followed, modes are right from the start."""
+"""A private folder: refused if others may write to it; links are not followed, and modes are right from the start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def opened(folder: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
 def test_a_folder_that_others_may_write_to_is_refused_untouched(mode: int, folder: Path, tmp_path: Path) -> None:
-    """Though a link was planted there, nothing is written through it."""
+    """Nothing is written through a link that was planted there."""
     target = tmp_path / "target"
     target.write_text("mine")
     (folder / "makeway.db.lock").symlink_to(target)
@@ -77,7 +77,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(folder: Path) -> None:
 
 
 def test_a_token_and_keys_that_are_links_are_made_anew(folder: Path, tmp_path: Path) -> None:
-    """The link goes, what it led to stays."""
+    """The link is replaced, its target stays."""
     target = tmp_path / "target"
     target.write_text("mine")
     files = ("admin.token", "ca.key", "ca.crt", "server.key", "server.crt")

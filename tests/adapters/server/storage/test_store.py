@@ -1,4 +1,4 @@
-"""The Store on SQLite: the suite, and what a restart, a crash, a full disk or another server can and cannot do."""
+"""The Store on SQLite: the suite, and the effects of a restart, a crash, a full disk or another server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOON = Millis(1_767_268_800_987)  # 2026-01-01T12:00:00.987Z
 KILLS = 3
 LINES_BEFORE_THE_KILL = 40
 
-# A server that tells every write once it is acknowledged, and every removal before it is asked for too.
+# A server that prints every write once it is acknowledged, and every removal before the request too.
 WRITES_FOR_EVER = """
 import sys
 from pathlib import Path
@@ -68,7 +68,7 @@ for thread in range(4):
     Thread(target=write, args=(thread,)).start()
 """
 
-# A server whose disk fails under it: a file may not grow beyond what it has now.
+# A server whose disk fails: files cannot grow any more.
 MEETS_A_BROKEN_DISK = """
 import resource, sys
 from pathlib import Path
@@ -118,7 +118,7 @@ class TestSqliteStore(StoreConformance):
 
 
 class Restarting:
-    """A store behind which the server can end and begin anew; its watches end with it, as connections do."""
+    """A store whose server can restart; its watches end with the server, as connections do."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.store = path, opened(path)
@@ -148,7 +148,7 @@ class RestartingWatch:
 
 
 class TestSqliteStoreThatRestarts(TestSqliteStore):
-    """Where others forget their history, this one ends and begins anew."""
+    """Where other stores forget their history, this one restarts."""
 
     def make_store(self) -> Any:
         if self.open:
@@ -272,7 +272,7 @@ def test_what_was_closed_can_be_read_but_not_written(path: Path) -> None:
 
 
 class Disk:
-    """Stands before the data file: it can hold writes up, refuse them, and counts them."""
+    """Wraps the data file: it can delay writes, refuse them, and counts them."""
 
     def __init__(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.groups: list[int] = []
@@ -292,7 +292,7 @@ class Disk:
         monkeypatch.setattr(store._file, "write", through)
 
     def hold_up(self, store: SqliteStore, calls: Sequence[Callable[[], object]]) -> list[Future[object]]:
-        """One write that waits for the disk, and behind it ``calls``, in this order."""
+        """Let one write wait for the disk, and ``calls`` behind it, in this order."""
         self.open.clear()
         pool = ThreadPoolExecutor(len(calls) + 1)
         first = pool.submit(store.create, queue("first"))
@@ -431,7 +431,7 @@ def test_where_there_is_no_room_a_write_is_refused_and_what_is_there_stays(path:
 
 
 def fill(store: SqliteStore, metadata: dict[str, Any]) -> Iterator[Stored]:
-    """Create until there is no room."""
+    """Create objects until there is no room."""
     with suppress(Unavailable):
         for i in range(9):
             yield store.create(queue(f"q-{i}", **metadata))
@@ -498,7 +498,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(path: Path) -> N
 
 
 def told_before_the_kill(path: Path, prefix: str) -> dict[str, str]:
-    """By name: at which revision it was stored, or that it may be going, or is gone."""
+    """By name: the revision of a stored object, or that it may be going, or is gone."""
     command = [sys.executable, "-c", WRITES_FOR_EVER, str(path), prefix]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout

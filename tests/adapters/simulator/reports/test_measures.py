@@ -1,4 +1,4 @@
-"""What a run was like, in numbers that can be worked out by hand, and against a model that looks at every moment."""
+"""The measures of a run, in numbers that can be worked out by hand, and against a model that looks at every moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as data, as lines of any width, and as a page that stands alone."""
+"""The report as data, as lines of any width, and as a self-contained page."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_quiet_run_says_little() -> None:
 
 
 class Reader(HTMLParser):
-    """Reads a page strictly: what is opened is closed, in order."""
+    """A strict parser of pages: tags are closed in order."""
 
     VOID = frozenset({"meta", "link"})
 
@@ -309,10 +309,10 @@ def test_every_drawing_has_a_title_words_and_a_table() -> None:
 
 def test_the_page_draws_what_was_used_and_what_was_borrowed() -> None:
     found = page(measure(evening()))
-    drawn = re.search(r'<path id="u1-0-p" d="([^"]*)"', found)  # b has quota for the shorter time, so it comes second
+    drawn = re.search(r'<path id="u1-0-p" d="([^"]*)"', found)  # b had quota for the shorter time, so it comes second
     assert drawn
     assert drawn[1].startswith("M64 166H64V166H")
-    assert "V14H" in drawn[1]  # the most that is drawn touches the top
+    assert "V14H" in drawn[1]  # the highest level touches the top
     assert "<title>from 12.5s, used 9, of nominal 150%</title>" in found
 
 
@@ -367,7 +367,7 @@ def test_a_large_run_gives_a_page_of_bounded_size() -> None:
 
 
 def test_other_queues_are_summed() -> None:
-    """The last queues of the ranking appear as one: its nominal quota is theirs together."""
+    """The last queues of the ranking are shown as one: its nominal quota is the sum of theirs."""
     measures = measure(many(queues=QUEUES + 4, resources=1, lives=240))
     found = page(measures)
     assert "4 other queues: example.com/r0" in found
@@ -380,7 +380,7 @@ def test_equal_measures_give_equal_pages() -> None:
 
 def test_an_empty_run_has_a_page() -> None:
     read = Reader(page(measure(run(until=0))))
-    assert read.tags.count("svg") == 2  # quota and waiting; nobody was evicted
+    assert read.tags.count("svg") == 2  # quota and waiting; no workload was evicted
 
 
 @pytest.mark.property

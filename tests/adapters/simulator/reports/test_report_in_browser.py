@@ -1,7 +1,7 @@
-"""The page in a real browser: it draws, it asks for nothing, it complains about nothing, in light and in dark.
+"""The page in a real browser: it draws, loads nothing, and has no errors, in light and in dark.
 
-The browser is spoken to over two pipes, in the protocol of its developer tools: JSON messages that end in NUL.
-MAKEWAY_BROWSER names one that is not found by itself.
+The tests talk to the browser over two pipes, in the protocol of its developer tools: JSON messages that end in NUL.
+MAKEWAY_BROWSER names a browser that is not found by itself.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PROGRAM = next((found for name in BROWSERS if (found := shutil.which(name))), ""
 if not PROGRAM:
     pytest.skip("no browser on PATH; MAKEWAY_BROWSER can name one", allow_module_level=True)
 
-MESSAGES_MAX = 10_000  # of one answer; a browser that says more is not the one we know
-SECONDS_MAX = 60  # a browser that says nothing for so long is stuck: the pipe is closed, and the test fails
+MESSAGES_MAX = 10_000  # of one answer; more is not expected from a browser
+SECONDS_MAX = 60  # a browser that is silent this long is stuck: the pipe is closed, and the test fails
 LAUNCH = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
 )
@@ -49,7 +49,7 @@ def _pipe() -> tuple[int, int]:
 
 
 class Browser:
-    """One page of a headless browser, and all that it reported."""
+    """One page of a headless browser, and all its reports."""
 
     def __init__(self, program: str, profile: Path) -> None:
         ours_in, theirs_out = _pipe()
@@ -124,7 +124,7 @@ class Browser:
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)  # the session that we started, and nobody else
+            os.killpg(self._process.pid, signal.SIGKILL)  # only the session that we started
             self._process.wait()
         os.close(self._in)
         os.close(self._out)
@@ -153,7 +153,7 @@ def shown(browser: Browser, tmp_path: Path) -> Browser:
 
 
 def boxes(browser: Browser, selector: str) -> list[list[float]]:
-    """Width and height of all that a selector finds, as they are on the screen."""
+    """Width and height on the screen of all elements that a selector matches."""
     found: list[list[float]] = browser.evaluate(
         f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.getBoundingClientRect())"
         ".map(r => [r.width, r.height])"
@@ -182,7 +182,7 @@ def test_the_charts_are_there_to_be_seen(shown: Browser) -> None:
     assert shown.evaluate("document.querySelectorAll('.matrix td[class]').length") == 1
     fills = shown.evaluate("[...document.querySelectorAll('#u0-0 use')].map(e => getComputedStyle(e).fill)")
     assert len(set(fills)) == 2
-    assert "rgb(0, 0, 0)" not in fills  # a colour that the style sheet does not know would be black
+    assert "rgb(0, 0, 0)" not in fills  # an unknown colour would be black
 
 
 def test_a_table_opens_under_each_chart(shown: Browser) -> None:

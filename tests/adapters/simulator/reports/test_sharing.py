@@ -1,4 +1,6 @@
-"""A verdict that binds those who ask for more spares looks, and nobody rests who would get another one."""
+"""A verdict that also counts for larger requests saves evaluations, and parks no workload that would get
+another one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ SHAPE = Shape(flavors_max=1, queues_max=3, works_max=40, minutes=10, jobs=False)
 
 
 def who_should_not_rest(state: State, now: Millis) -> list[str]:
-    """Those at rest whom a look would treat otherwise. Claims change what a look sees, so then nobody is asked."""
+    """The parked workloads that an evaluation would treat otherwise. With claims none is checked."""
     if state.claims:
         return []
     found = []
@@ -35,7 +37,7 @@ def who_should_not_rest(state: State, now: Millis) -> list[str]:
 
 
 def story(seed: int, *, passing: bool) -> tuple[list[object], int]:
-    """What was decided, "no" left aside, and how many looks it took; whoever is passed over is looked at here too."""
+    """The decisions without "no", and the number of evaluations; skipped workloads are evaluated here too."""
     simulation = Simulation(
         SimulationSettings(seed=seed, eviction_ms=(seed % 3) * 5000), arrivals_of(objects(seed, SHAPE))
     )

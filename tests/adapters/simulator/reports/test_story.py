@@ -1,4 +1,4 @@
-"""A run told as a story: all that happened, causes before effects, in lines of any width."""
+"""A run as a story: all events, causes before effects, in lines of any width."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVENING = (
 
 
 def test_of_what_happens_at_once_causes_come_before_effects() -> None:
-    """At 10 s somebody comes, for whom somebody leaves, so that it gets its quota; at 40 s it ends first."""
+    """At 10 s a workload arrives, another makes way, and the first gets its quota; at 40 s it ends first."""
     assert words(*EVENING) == [
         "low arrives in a, priority 0",
         "low gets 4 cpu on default",

@@ -1,4 +1,4 @@
-"""Where work comes from: manifests with times, what is wrong with files, and the actor that creates what comes."""
+"""Sources of work: manifests with times, the problems of files, and the actor that creates arrivals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrivals by recipe: names, times and counts, and what is wrong with a recipe."""
+"""Arrivals from a recipe: names, times and counts, and the problems of a recipe."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read(data: bytes, **settings: Any) -> Source:
 
 
 def story(source: Source) -> list[tuple[int, str, str, int, str]]:
-    """When, who, where, how important, how long."""
+    """Time, name, queue, priority and run time of each arrival."""
     told = []
     for each in source.arrivals:
         body: Any = each.body

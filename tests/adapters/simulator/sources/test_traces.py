@@ -1,4 +1,4 @@
-"""Arrivals from traces: how much quota, who comes when and for how long, and what is wrong with a line."""
+"""Arrivals from traces: quota, arrivals and run times, and the problems of a line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_name(source: Source) -> dict[str, Any]:
 
 
 def requests(body: Any) -> tuple[int, str]:
-    """Pods, and what each asks for, as text."""
+    """The pods, with their requests as text."""
     [pod_set] = body.spec.pod_sets
     text = bytes(pod_set.template).decode()
     return pod_set.count, text[text.index('"requests":') + 11 : text.index("}") + 1]
@@ -57,7 +57,7 @@ def refused(read: Any, *files: SourceFile) -> list[tuple[int | None, str, str]]:
 
 
 def check_stored(source: Source, bodies: Iterable[Any]) -> None:
-    """What a source makes is what a store takes."""
+    """Check that a store accepts what a source makes."""
     store = MemoryStore(lambda: DAY_ONE)
     store.load(source.objects)
     for each in bodies:

@@ -1,4 +1,4 @@
-"""Who makes way for a pod or a gang, by rule and by scenario (S-15.4, 15.5, 15.7; G1-G11), and what holds always."""
+"""Pods that make way for a pod or a gang, by rule and scenario (S-15.4, 15.5, 15.7; G1-G11), and invariants."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def test_s15_4_7_all_nodes_at_once_cost_what_they_cost_one_by_one(
 
 @pytest.mark.property
 def test_g1_there_is_no_preempt_back_pair(fuzz_inputs: int, fuzz_seed: int, in_time: InTime) -> None:
-    """Whoever was displaced cannot displace the displacer: it may not even try."""
+    """A displaced pod or gang cannot displace the displacer: it may not even try."""
     for seed in in_time(range(fuzz_seed, fuzz_seed + max(1, fuzz_inputs // 50))):
         state = ClusterState.of(random_cluster(random.Random(seed)))
         answer = decide(state, PRE)
@@ -328,7 +328,7 @@ def test_g1_there_is_no_preempt_back_pair(fuzz_inputs: int, fuzz_seed: int, in_t
 
 
 def test_a_search_probes_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts, not seconds: of 64 priorities six are tried, beside the first look, the placement and its reasons."""
+    """Counts, not seconds: of 64 priorities six are tried, besides the first attempt, the placement and its reasons."""
     taken_out: list[int] = []
 
     def counting(snapshot: NodeSnapshot, going: Bools) -> None:

@@ -1,9 +1,9 @@
-"""One container of a pod: its starts, what it prints, what is asked of it, and how each start comes to its end.
+"""One container of a pod: its starts, its output, its probes and hooks, and the end of each start.
 
-A start ends when its first process has ended and nothing of it is left: whatever that process leaves behind is killed,
-and what was still in the pipe is written to the log. Only then the end is recorded.
+A start has ended when its first process has ended and no other process of it is left: leftover processes are killed,
+and the rest of the pipe is written to the log. Only then the end is recorded.
 
-Not here: which container starts when (``starting``), and whose the processes are that are left (``sweeping``).
+Not here: which container starts when (``starting``), and which container leftover processes belong to (``sweeping``).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from makeway.adapters.node.supervision.records import ContainerPlan, ContainerRe
 from makeway.adapters.node.supervision.spawning import Command, NotStarted, short_of, spawn
 
 CHUNK = 64 * 1024
-DRAIN_MAX = 4 * 1024 * 1024  # what a pipe may hold, and more
+DRAIN_MAX = 4 * 1024 * 1024  # more than a pipe can hold
 BACKOFF_MAX_MS = 300_000
-BACKOFF_FORGIVEN_MS = 600_000  # a start that lasted so long begins the count anew
-SHORTAGE_MS, SHORTAGE_MAX_MS = 500, 60_000  # before the next try where the machine had nothing left; doubles
-HOOK_EXTRA_MS = 2_000  # for the process itself, where a hook has used up the time
+BACKOFF_FORGIVEN_MS = 600_000  # a start that lasted this long resets the count
+SHORTAGE_MS, SHORTAGE_MAX_MS = 500, 60_000  # before the next try if the machine had no resources; doubles
+HOOK_EXTRA_MS = 2_000  # for the process itself, if a hook has used up the time
 
 
 class Moment(NamedTuple):
     ms: int  # of a clock that only goes forward
-    wall_ms: int  # as people tell the time
+    wall_ms: int  # wall clock time
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RunningContainer:
         self._terms = terms
         self.record = ContainerRecord(plan.name, plan.role, reason="PodInitializing")
         self.has_begun = False
-        self.sessions: set[int] = set()  # that it had: a process in one of them belongs to it
+        self.sessions: set[int] = set()  # all that it had: a process in one of them belongs to it
         self.output = -1  # our end of its pipe
         self.is_sweeping = False  # its first process has ended, others may be left
         self.start_at_ms: int | None = None  # when it is to be started again
@@ -68,23 +68,23 @@ class RunningContainer:
         self._log: LogBook | None = None
         self._checks: Checks | None = None
         self._asks: dict[int, _Ask] = {}
-        self._end: Exit | None = None  # while it is swept
+        self._end: Exit | None = None  # kept while leftover processes are ended
         self._backoffs = 0
-        self._shortages = 0  # starts in a row for which the machine had nothing left
+        self._shortages = 0  # consecutive starts that failed because the machine had no resources
         self._started_ms = self._ran_ms = 0  # of its last start
-        self._kill_at_ms: int | None = None  # not None: it was asked to end
-        self._hooked = False  # the hook is under way: the signal comes after it
+        self._kill_at_ms: int | None = None  # not None: it was told to stop
+        self._hooked = False  # the preStop hook is under way: the signal follows
 
     # --- what others ask ---
 
     @property
     def pid(self) -> int:
-        """Of its first process; 0 when that has ended."""
+        """The pid of its first process; 0 when that has ended."""
         return self.record.pid if self.record.state == "running" and not self.is_sweeping else 0
 
     @property
     def is_up(self) -> bool:
-        """Whether something of it may still run."""
+        """Whether a process of it may still run."""
         return self.record.state == "running"
 
     @property
@@ -96,7 +96,7 @@ class RunningContainer:
         return self._kill_at_ms is not None
 
     def next_ms(self) -> int | None:
-        """When it wants to be looked at again, whatever happens."""
+        """When it must be looked at again, even without events."""
         times = [ask.until_ms for ask in self._asks.values()]
         if self._checks is not None and not self.is_stopping:
             times += [at for at in (self._checks.next_ms(),) if at is not None]
@@ -135,7 +135,7 @@ class RunningContainer:
         self._terms.note("Started", f"Started container {self.plan.name}", False)
 
     def _spawned(self) -> int:
-        """Its first process, whose output we hold. Raises NotStarted."""
+        """Start the first process and hold its output; return its pid. Raises NotStarted."""
         try:
             self.output, ours = os.pipe2(os.O_CLOEXEC)
         except OSError as error:
@@ -147,7 +147,9 @@ class RunningContainer:
             os.close(ours)
 
     def _start_later(self, before: ContainerRecord, words: str, now: Moment) -> None:
-        """The machine has nothing left for it: that is no fault of its own, so this start does not count."""
+        """Try again later: the machine has no resources, which is not the container's fault, so this start does not
+        count.
+        """
         self._shortages += 1
         self.start_at_ms = now.ms + min(SHORTAGE_MAX_MS, SHORTAGE_MS << min(self._shortages - 1, 12))
         self.record = replace(before, state="waiting", reason="CreateContainerError", message=words)
@@ -157,7 +159,7 @@ class RunningContainer:
         self._log = None
 
     def start_again(self, now: Moment) -> None:
-        """It has ended and is to run again: at once the first time, then after growing pauses."""
+        """Schedule the next start of an ended container: at once the first time, then after growing pauses."""
         if self._ran_ms >= BACKOFF_FORGIVEN_MS:
             self._backoffs = 0
         pause = min(BACKOFF_MAX_MS, self._terms.backoff_ms << min(self._backoffs - 1, 12)) if self._backoffs else 0
@@ -171,7 +173,7 @@ class RunningContainer:
     # --- its output ---
 
     def pump(self, now: Moment, most: int = CHUNK) -> int:
-        """Write to the log what it has printed; how much that was. Nothing more will come: the pipe is closed."""
+        """Write output to the log; return the number of bytes. At the end of the pipe, close it."""
         taken = 0
         while taken < most and self.output >= 0:
             try:
@@ -189,11 +191,11 @@ class RunningContainer:
     # --- what is asked of it ---
 
     def look(self, now: Moment) -> None:
-        """Do what its time has come for."""
+        """Do what is due."""
         for pid, ask in list(self._asks.items()):
             if ask.until_ms <= now.ms:
                 _kill_group(pid)
-                ask.until_ms = now.ms + 1000  # it is told of when it is collected
+                ask.until_ms = now.ms + 1000  # its result is taken when it is reaped
         if self.pid and self._kill_at_ms is not None and self._kill_at_ms <= now.ms and not self._hooked:
             self._kill_at_ms = now.ms + 1000
             _kill_group(self.pid)
@@ -209,7 +211,7 @@ class RunningContainer:
         except (NotStarted, OSError) as error:
             is_short = isinstance(error, OSError) or error.is_short
             if is_short and what != "preStop" and self._checks is not None:
-                self._checks.skipped(what, now.ms)  # it was not asked, so it has said nothing
+                self._checks.skipped(what, now.ms)  # it was not run, so it has no result
             else:
                 self._answered(what, False, now)
             return
@@ -243,7 +245,7 @@ class RunningContainer:
     # --- its end ---
 
     def stop(self, now: Moment, grace_ms: int) -> None:
-        """Ask it to end, and kill it if it has not within the time; asked again, the time may only get shorter."""
+        """Tell the container to stop, and kill it when the time is up; a later call may only shorten the time."""
         self.start_at_ms = None
         at = now.ms + grace_ms
         was_asked = self.is_stopping
@@ -274,7 +276,7 @@ class RunningContainer:
                 os.killpg(self.pid, self.plan.stop_signal)
 
     def collected(self, pid: int, status: int, now: Moment) -> bool:
-        """A child of the supervisor has ended; whether it was one of ours."""
+        """Handle a child of the supervisor that has ended; return whether it was one of this container."""
         code = os.waitstatus_to_exitcode(status)
         if pid == self.pid:
             self._end = _exit(code, self.record.started_ms, now.wall_ms)
@@ -282,7 +284,7 @@ class RunningContainer:
             self.is_sweeping = True
             for other in self._asks:
                 _kill_group(other)
-            self._asks.clear()  # what they would have said no longer matters
+            self._asks.clear()  # their results no longer matter
             return True
         ask = self._asks.pop(pid, None)
         if ask is None:
@@ -291,9 +293,9 @@ class RunningContainer:
         return True
 
     def swept(self, now: Moment) -> None:
-        """Nothing of it is left: this start is over."""
+        """Handle that no process is left: this start is over."""
         self.pump(now, DRAIN_MAX)
-        if self.output >= 0:  # somebody outside of the pod holds the pipe; it is not waited for
+        if self.output >= 0:  # a process outside of the pod holds the pipe; it is not waited for
             os.close(self.output)
             self.output = -1
         if self._log is not None:
@@ -306,7 +308,7 @@ class RunningContainer:
 
 
 def _ticks(pid: int) -> int:
-    """When a process began; 0 where nobody can say: then its pod is known by its mark alone."""
+    """When a process began; 0 if unknown: then only the mark ties it to its pod."""
     with suppress(OSError):
         found = processes.find(pid)
         return found.ticks if found else 0
@@ -314,7 +316,7 @@ def _ticks(pid: int) -> int:
 
 
 def _kill_group(pid: int) -> None:
-    """Only for children that were not collected yet: their number is still theirs."""
+    """Kill a process group. Only for children that are not reaped yet: their number is still theirs."""
     with suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
 

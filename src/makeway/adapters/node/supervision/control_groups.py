@@ -1,8 +1,8 @@
-"""A control group for each pod, where the kernel lets us make one: a process in it belongs to the pod.
+"""A control group for each pod, where the kernel allows it: a process in the group belongs to the pod.
 
-Nothing that a process does with sessions, parents or its environment takes it out of its group, and all of a group can
-be killed at once, also what forks faster than it can be counted. Where there is no second version of control groups, or
-where ours may not be divided, pods are found by parents, sessions and marks as before.
+A process cannot leave its group by sessions, parents or its environment, and a whole group can be killed at once, even
+one that forks faster than it can be counted. Without control groups v2, or if ours cannot be divided, the processes of
+a pod are found by parents, sessions and marks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MEMBERS, _KILL = "cgroup.procs", "cgroup.kill"
 
 
 def enter(uid: str) -> str:
-    """Move this process into a new group for a pod; its path, or "" where that is not to be had."""
+    """Move this process into a new group for a pod; return its path, or "" if that is not possible."""
     parent = _own()
     if parent is None:
         return ""
@@ -34,7 +34,7 @@ def enter(uid: str) -> str:
 
 
 def leave(path: str, uid: str) -> None:
-    """Move this process, the last of its pod, back to where it came from, and forget the group."""
+    """Move this process, the last of its pod, back to where it came from, and remove the group."""
     if _is_of(path, uid):
         with suppress(OSError):
             _write(f"{os.path.dirname(path)}/{_MEMBERS}", b"0")
@@ -42,25 +42,25 @@ def leave(path: str, uid: str) -> None:
 
 
 def of(uid: str) -> str:
-    """The group that a pod has or had, if this process is outside of it and shares its parent."""
+    """Return the pod's group, present or past, if this process is outside of it and shares its parent."""
     parent = _own()
     return "" if parent is None else f"{parent}/{_PREFIX}{uid}"
 
 
 def members(path: str, uid: str) -> list[processes.Process]:
-    """The processes in the group of a pod. Raises OSError where that cannot be said."""
+    """The processes in the group of a pod. Raises OSError if that is unknown."""
     if not _is_of(path, uid):
         return []
     try:
         pids = Path(path, _MEMBERS).read_text("ascii").split()
     except FileNotFoundError:
         return []
-    found = (processes.find(int(pid)) for pid in pids if pid != "0")  # 0: one that is not seen from here
+    found = (processes.find(int(pid)) for pid in pids if pid != "0")  # 0: a process that is not visible from here
     return [each for each in found if each is not None and not each.is_zombie]
 
 
 def kill(path: str, uid: str) -> bool:
-    """Kill all of a pod's group, its supervisor too; False where there is no such group, or an old kernel."""
+    """Kill all of a pod's group, its supervisor too; False if there is no such group, or the kernel is old."""
     if not _is_of(path, uid):
         return False
     try:
@@ -71,19 +71,19 @@ def kill(path: str, uid: str) -> bool:
 
 
 def remove(path: str, uid: str) -> None:
-    """Forget a group that nobody is in any more."""
+    """Remove a group without processes."""
     if _is_of(path, uid):
         with suppress(OSError):
             os.rmdir(path)
 
 
 def _is_of(path: str, uid: str) -> bool:
-    """A path comes from a file: it must be one that we have made for this pod."""
+    """Check a path that was read from a file: it must be a group that we made for this pod."""
     return bool(path) and os.path.basename(path) == f"{_PREFIX}{uid}" and os.path.normpath(path) == path
 
 
 def _own() -> str | None:
-    """The group that this process is in, in the second version of control groups."""
+    """The group of this process, in control groups v2."""
     try:
         lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
         mounts = Path("/proc/self/mounts").read_text("utf-8").splitlines()

@@ -1,10 +1,10 @@
-"""The log of one start of a container, written: bytes as they came, in pieces of bounded size, with when they came.
+"""Writes the log of one start of a container: bytes in pieces of bounded size, with the times at which they came.
 
-A piece is two files: ``3.000001.log`` holds the bytes of the second piece of the fourth start, ``3.000001.times``
-pairs of (offset, milliseconds): from there on they came then. Only the newest pieces are kept. Nothing is made before
-the first byte.
+A piece is two files: ``3.000001.log`` holds the bytes of the second piece of the fourth start, ``3.000001.times`` has
+pairs of (offset, milliseconds): when the bytes from that offset on came. Only the newest pieces are kept. No file is
+made before the first byte.
 
-A disk that is full loses output, not the process that prints it. Reading is ``logs``.
+On a full disk output is lost, but the process that prints it goes on. Not here: reading (``logs``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from makeway.adapters.node.supervision.records import open_plain
 
 ENTRY = struct.Struct("<QQ")  # offset, milliseconds
-TIMES_APART_MS = 10  # what comes sooner counts as come at once
-PIECES = 8  # of which the whole consists
+TIMES_APART_MS = 10  # bytes that come sooner get the same time
+PIECES = 8  # of one start
 
 
 def piece_name(restart: int, piece: int, kind: str) -> str:
@@ -56,7 +56,7 @@ class LogBook:
         self._files = None
 
     def _turn(self) -> None:
-        """Begin the next piece, and let go of the oldest."""
+        """Begin the next piece, and remove the oldest."""
         self.close()
         if self._piece < 0:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ class LogBook:
 
 
 def drop_start(folder: Path, restart: int) -> None:
-    """Forget the log of a start."""
+    """Remove the log of a start."""
     for path in folder.glob(f"{restart}.*"):
         with suppress(OSError):
             path.unlink()

@@ -1,8 +1,7 @@
-"""Probes and hooks: commands, requests and connections that ask a container something, each a process with a deadline.
+"""Probes and hooks: commands, requests and connections to a container, each in a process with a deadline.
 
-A probe that asks over the network runs in a process of its own too, like one that is a command: a peer that is slow or
-sends nonsense can only hurt that process. ``Checks`` decides when each probe is due and what its results mean; it
-knows neither processes nor clocks.
+A network probe runs in a process of its own too, like a command: a peer that is slow or sends nonsense can only hurt
+that process. ``Checks`` decides when a probe is due and what its results mean; it uses neither processes nor clocks.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from dataclasses import dataclass, replace
 from makeway.adapters.node.supervision.records import ContainerPlan, Handler, Http, ProbePlan
 from makeway.adapters.node.supervision.spawning import Command, call, spawn
 
-ANSWER_MAX = 4096  # bytes of an answer that are looked at
-CONNECT_S = 30.0  # no socket outlives this; the deadline of a probe comes before
+ANSWER_MAX = 4096  # bytes of an answer that are read
+CONNECT_S = 30.0  # no socket outlives this; the deadline of a probe comes first
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 
 
 def begin(handler: Handler, command: Command, output: int) -> int:
-    """The pid of a process that does it, in the surroundings of ``command``. Raises NotStarted."""
+    """Return the pid of a process that runs the handler, in the environment of ``command``. Raises NotStarted."""
     if handler.command:
         return spawn(replace(command, argv=handler.command), output)
     http, tcp = handler.http, handler.tcp
@@ -38,7 +37,7 @@ def connects(host: str, port: int) -> bool:
 
 
 def answers(http: Http) -> bool:
-    """Whether a GET is answered with a code from 200 to 399."""
+    """Whether a GET gets a code from 200 to 399."""
     lines = [f"GET {http.path} HTTP/1.1", f"Host: {http.host}:{http.port}", "Connection: close"]
     named = {name.lower() for name in http.headers}
     lines = [line for line in lines if line.partition(":")[0].lower() not in named]
@@ -57,10 +56,10 @@ def answers(http: Http) -> bool:
 
 
 def _wrapped(plain: socket.socket, host: str) -> socket.socket:
-    import ssl  # a megabyte that hardly any pod needs
+    import ssl  # a megabyte that most pods do not need
 
     context = ssl.create_default_context()
-    context.check_hostname = False  # a probe asks whether it answers, not who it is
+    context.check_hostname = False  # a probe tests that the server answers, not its identity
     context.verify_mode = ssl.CERT_NONE
     return context.wrap_socket(plain, server_hostname=host)
 
@@ -75,12 +74,12 @@ class _Check:
     what: str  # startup, readiness, liveness
     probe: ProbePlan
     due_ms: int
-    passes: bool  # what it says at present
-    in_a_row: int = 0  # results that say otherwise
+    passes: bool  # its present verdict
+    in_a_row: int = 0  # consecutive results that contradict the verdict
     is_running: bool = False
 
     def result(self, ok: bool, now_ms: int) -> bool:
-        """Whether it changes what the probe says, or says again that all is lost."""
+        """Count a result; return whether it changes the verdict."""
         self.is_running = False
         self.due_ms = now_ms + max(1, self.probe.period_s) * 1000
         if ok == self.passes:
@@ -94,7 +93,7 @@ class _Check:
 
 
 class Checks:
-    """The probes of one start of a container: startup alone first, then readiness and liveness.
+    """The probes of one start of a container: the startup probe alone first, then readiness and liveness.
 
     Without a startup probe a container has started when it runs; without a readiness probe it is ready then.
     """
@@ -103,8 +102,8 @@ class Checks:
         self._checks: dict[str, _Check] = {}
         self._plan = plan
         self.has_started = plan.startup is None
-        self._began_ms = now_ms  # delays count from here, those of later probes too
-        self.is_failed = False  # the container is to be stopped; by whom, says ``failed``
+        self._began_ms = now_ms  # delays count from here, also those of later probes
+        self.is_failed = False  # the container must be stopped; ``failed`` names the probe
         self.failed: _Check | None = None
         if plan.startup is not None:
             self._add("startup", plan.startup, passes=False)
@@ -121,7 +120,7 @@ class Checks:
         return min(times) if times and not self.is_failed else None
 
     def due(self, now_ms: int) -> list[tuple[str, ProbePlan]]:
-        """The probes to be asked now; each counts as under way until its ``result`` is told."""
+        """Return the probes that are due; each counts as under way until its ``result``."""
         if self.is_failed:
             return []
         found = [check for check in self._checks.values() if not check.is_running and check.due_ms <= now_ms]
@@ -130,13 +129,13 @@ class Checks:
         return [(each.what, each.probe) for each in found]
 
     def skipped(self, what: str, now_ms: int) -> None:
-        """It could not be asked; it is when its time comes again."""
+        """Handle that a probe could not be run; it runs at its next time."""
         check = self._checks.get(what)
         if check is not None:
             check.is_running, check.due_ms = False, now_ms + max(1, check.probe.period_s) * 1000
 
     def result(self, what: str, ok: bool, now_ms: int) -> bool:
-        """Take in a result; whether it changed anything."""
+        """Count a result; return whether it changed anything."""
         check = self._checks.get(what)
         if check is None:
             return False
@@ -148,7 +147,7 @@ class Checks:
         return changed
 
     def _startup(self, check: _Check, ok: bool, now_ms: int) -> bool:
-        """It begins as not passed, so that failures are counted by hand."""
+        """Count a result of the startup probe, which begins as not passed."""
         check.is_running = False
         check.due_ms = now_ms + max(1, check.probe.period_s) * 1000
         if ok:

@@ -1,9 +1,10 @@
-"""Processes of this machine, as Linux tells of them: which live, which belong together, how to end the right one.
+"""Processes of this machine, as Linux shows them: which live, which belong together, how to end the right one.
 
-A process is known by its number and by when it began: numbers come again, and a signal must never reach a stranger.
+A process is identified by its number and its start time: numbers are reused, and a signal must never reach another
+process.
 
-Only what the kernel calls gone is gone. Where it cannot be asked (no free descriptor, no memory, an error of the disk)
-``OSError`` is raised: nothing is known, so the caller does nothing that rests on it, and asks again later.
+A process is gone only if the kernel says so. If the kernel cannot be asked (no free descriptor, no memory, a disk
+error), ``OSError`` is raised: nothing is known, so the caller does nothing that depends on it, and asks again later.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-POD_MARK = "MAKEWAY_POD_UID"  # in the environment of everything that a pod runs
+POD_MARK = "MAKEWAY_POD_UID"  # in the environment of every process of a pod
 CONTAINER_MARK = "MAKEWAY_CONTAINER"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 _GONE = (errno.ENOENT, errno.ESRCH)
-_NOT_OURS = (errno.EACCES, errno.EPERM)  # what a pod runs is ours to see
+_NOT_OURS = (errno.EACCES, errno.EPERM)  # the processes of a pod are always readable for us
 
 
 class Process(NamedTuple):
@@ -34,7 +35,7 @@ class Process(NamedTuple):
     parent: int
     group: int
     session: int
-    ticks: int  # when it began, in the kernel's count since the machine started
+    ticks: int  # its start time, in the kernel's count since the machine started
     is_zombie: bool
 
 
@@ -42,7 +43,7 @@ class Process(NamedTuple):
 
 
 def find(pid: int) -> Process | None:
-    """None where there is no such process (any more). Raises OSError where that cannot be said."""
+    """Return the process, or None if there is none (any more). Raises OSError if that is unknown."""
     text = _read(f"/proc/{pid}/stat", 4096)
     if not text:
         return None
@@ -52,7 +53,7 @@ def find(pid: int) -> Process | None:
 
 
 def all_processes() -> list[Process]:
-    """Those that we may see. Raises OSError where one cannot be read: it might be the one that is looked for."""
+    """All visible processes. Raises OSError if one cannot be read: it might be the one that the caller needs."""
     found: list[Process] = []
     for name in os.listdir("/proc"):
         try:
@@ -67,7 +68,7 @@ def all_processes() -> list[Process]:
 
 
 def _read(path: str, most: int) -> bytes:
-    """What the kernel tells of a process; nothing where it is gone."""
+    """Read a file of a process in /proc; empty if the process is gone."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -81,18 +82,18 @@ def _read(path: str, most: int) -> bytes:
 
 
 def descendants(of: int, among: Iterable[Process]) -> list[Process]:
-    """All below a process, parents before their children."""
+    """All processes below a process, parents before their children."""
     children: dict[int, list[Process]] = {}
     for each in among:
         children.setdefault(each.parent, []).append(each)
     found = list(children.get(of, ()))
-    for each in found:  # grows while it is walked
+    for each in found:  # grows during the loop
         found.extend(children.get(each.pid, ()))
     return found
 
 
 def environment(pid: int) -> dict[str, str]:
-    """What a process was started with; empty where that is not for us to know. Raises OSError as ``find`` does."""
+    """The environment that a process was started with; empty if we may not read it. Raises OSError as ``find`` does."""
     try:
         data = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError as error:
@@ -104,9 +105,9 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def is_alive(pid: int, ticks: int, boot: str) -> bool:
-    """Whether that very process still runs; one that has ended and was not collected yet does not.
+    """Whether exactly this process still runs; one that has ended and is not reaped does not.
 
-    Raises OSError where that cannot be said.
+    Raises OSError if that is unknown.
     """
     if boot != boot_id():
         return False
@@ -116,12 +117,12 @@ def is_alive(pid: int, ticks: int, boot: str) -> bool:
 
 @cache
 def boot_id() -> str:
-    """This start of the machine: process numbers and times of another one mean nothing."""
+    """The id of this boot of the machine: process numbers and start times of another boot mean nothing."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
 def of_pod(uid: str, sessions: Iterable[int] = ()) -> Iterator[Process]:
-    """What a pod left behind: all with its mark, and all of the sessions that it had."""
+    """The leftover processes of a pod: all with its mark, and all of its sessions."""
     wanted = set(sessions)
     for each in all_processes():
         if not each.is_zombie and (each.session in wanted or environment(each.pid).get(POD_MARK) == uid):
@@ -129,7 +130,7 @@ def of_pod(uid: str, sessions: Iterable[int] = ()) -> Iterator[Process]:
 
 
 def up_ms() -> int:
-    """How long the machine has been up, the time that it slept too: nobody sets this clock."""
+    """The uptime of the machine, including sleep; this clock cannot be set."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
 
 
@@ -137,7 +138,7 @@ def up_ms() -> int:
 
 
 def send(process: Process, number: int) -> bool:
-    """Signal exactly this process; whether it was there. Raises OSError where that cannot be said."""
+    """Signal exactly this process; return whether it existed. Raises OSError if that is unknown."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -155,29 +156,29 @@ def send(process: Process, number: int) -> bool:
 
 
 def adopt_orphans() -> None:
-    """Whatever loses its parent below this process becomes its child, also what called ``setsid``."""
+    """Make this process the parent of all orphans below it, also of those that called ``setsid``."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def collect_adopted() -> None:
-    """Let go of what has ended below processes that are no more, where those became our children.
+    """Reap adopted processes that have ended.
 
-    What we have started ourselves is in our session, and is collected where it was started.
+    Processes that we started are in our session, and are reaped where they were started.
     """
     me, session = os.getpid(), os.getsid(0)
-    with suppress(OSError):  # it is done again
+    with suppress(OSError):  # tried again later
         for each in all_processes():
             if each.parent == me and each.is_zombie and each.session != session:
                 os.waitpid(each.pid, os.WNOHANG)
 
 
 def die_with_parent() -> None:
-    """To be called by a new child: it is killed when its parent is gone."""
+    """Called by a new child: the kernel kills it when its parent is gone."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def take_name(name: str) -> None:
-    """As tools show this process; at most 15 letters."""
+    """Set the name that tools show for this process; at most 15 letters."""
     with suppress(OSError):
         _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
 

@@ -1,4 +1,4 @@
-"""The record of a pod: what became of it, written down with each change, and told to the agent."""
+"""The record of a pod: its state and its end, written with each change, and announced to the agent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Containers = tuple[ContainerRecord, ...]
 
 
 class RecordKeeper:
-    """What is known is in ``_record``, what is on the disk in ``_saved``."""
+    """Writes the record: ``_record`` is the known state, ``_saved`` the state on the disk."""
 
     def __init__(self, folder: Path, plan: PodPlan, began: Moment) -> None:
         self._folder = folder
@@ -41,7 +41,9 @@ class RecordKeeper:
         self._saved: PodRecord | None = None
 
     def begin(self, group: str, containers: Containers) -> None:
-        """From now on nobody starts this pod again. ``group``: the control group of its processes."""
+        """Write the first record: from now on this pod is never started again. ``group``: the control group of its
+        processes.
+        """
         self._record = replace(self._record, group=group, containers=containers)
         self._file = RecordFile(self._folder)
         self._file.write(self._record)
@@ -53,15 +55,15 @@ class RecordKeeper:
         self._record = replace(self._record, notes=notes)
 
     def save(self, phase: Phase, containers: Containers, *, is_last: bool = False) -> None:
-        """Write the record if it says something new, and call the agent, which stores what it reads.
+        """Write the record if it has changed, and call the agent, which stores it.
 
-        Where nobody listens, the last record must outlive the machine by itself.
+        If no agent listens, the last record must survive a crash of the machine.
         """
         record = replace(self._record, phase=phase, containers=containers)
         if record == self._saved:
             return
         self._record = record
-        with suppress(OSError):  # a full disk: the pod goes on, and is written of when there is room
+        with suppress(OSError):  # a full disk: the pod goes on, and the record is written when there is room
             self._file.write(record)
             self._saved = record
         if not self._call_agent() and is_last:
@@ -75,7 +77,7 @@ class RecordKeeper:
             if self._saved is not None and self._saved.finished_ms is not None:
                 return
             if not self._folder.exists():
-                return  # nobody will ask
+                return  # then no agent reads it
             time.sleep(1)
 
     def _call_agent(self) -> bool:
@@ -87,5 +89,5 @@ class RecordKeeper:
                 line.setblocking(False)
                 line.sendto(self._plan.uid.encode(), f"{parent}/{agent.name}")
         except OSError:
-            return False  # it reads all records when it is back
+            return False  # a new agent reads all records
         return True

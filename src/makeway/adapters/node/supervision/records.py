@@ -1,8 +1,8 @@
-"""What lies in a pod's folder: the plan, the record, the order to stop. Plain JSON, for a process that imports little.
+"""The files in a pod's folder: plan, record, order to stop. Plain JSON, for a process that imports little.
 
 - ``plan.json``, from the agent, before anything starts: what to run. It never changes.
-- ``record.jsonl``, from the supervisor: what became of it. Each change is a new line, and the last whole line counts.
-- ``stop.json``, from the agent: end it, and how long that may take. A later one may only shorten the time.
+- ``record.jsonl``, from the supervisor: the state of the pod. A change is a new line; the last complete line counts.
+- ``stop.json``, from the agent: the order to stop, and the time for it. A later order may only shorten the time.
 
 Standard library only: supervisors share the memory of the process they are forked from, so that process stays small.
 """
@@ -23,7 +23,7 @@ PLAN, RECORD, STOP, LOCK, TROUBLE = "plan.json", "record.jsonl", "stop.json", "l
 LOGS, VOLUMES, SCRATCH = "logs", "volumes", "scratch"
 NOTES_MAX = 50
 RECORD_BYTES_MAX = 256 * 1024  # then a new file is begun
-READ_BYTES_MAX = 16 * 1024 * 1024  # ours are much smaller: a plan holds what its pod does, at most some megabytes
+READ_BYTES_MAX = 16 * 1024 * 1024  # ours are much smaller: a plan has some megabytes at most
 PARTIAL = ".partial"  # a file that is still being written
 
 Role = Literal["init", "sidecar", "app"]
@@ -47,7 +47,7 @@ class Http:
 
 @dataclass(frozen=True)
 class Handler:
-    """Something to do to a container: a command, a request, a connection, or just waiting. One of them is set."""
+    """An action in a container: a command, a request, a connection, or a sleep. Exactly one field is set."""
 
     command: tuple[str, ...] = ()
     http: Http | None = None
@@ -63,7 +63,7 @@ class ProbePlan:
     period_s: int = 10
     successes: int = 1
     failures: int = 3
-    grace_s: int | None = None  # None: that of the pod
+    grace_s: int | None = None  # None: the grace period of the pod
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class ContainerPlan:
     argv: tuple[str, ...]
     role: Role = "app"
     env: Mapping[str, str] = field(default_factory=dict)
-    folder: str = "/"  # where it starts
-    memory_bytes: int | None = None  # of each of its processes
+    folder: str = "/"  # the working directory
+    memory_bytes: int | None = None  # the limit of each of its processes
     startup: ProbePlan | None = None
     readiness: ProbePlan | None = None
     liveness: ProbePlan | None = None
@@ -84,14 +84,14 @@ class ContainerPlan:
 @dataclass(frozen=True)
 class PodPlan:
     uid: str
-    containers: tuple[ContainerPlan, ...]  # init containers and sidecars in their order, then the others
+    containers: tuple[ContainerPlan, ...]  # init containers and sidecars in order, then the others
     restart: str = "Always"
     grace_s: int = 30
-    deadline_s: int | None = None  # None: it may run for ever
-    agent: str = ""  # the socket that is told of changes
+    deadline_s: int | None = None  # None: no deadline
+    agent: str = ""  # the socket that is called on changes
     backoff_ms: int = 10_000  # before the second restart; doubles
-    log_bytes: int = 64 * 1024 * 1024  # of each start of a container; the oldest part goes
-    devices: tuple[str, ...] = ()  # of the machine, that nobody else gets meanwhile
+    log_bytes: int = 64 * 1024 * 1024  # for each start of a container; the oldest part is dropped
+    devices: tuple[str, ...] = ()  # of the machine, for this pod alone
 
 
 # --- the record ------------------------------------------------------------------------------------------------------
@@ -112,13 +112,13 @@ class ContainerRecord:
     name: str
     role: Role = "app"
     state: State = "waiting"
-    reason: str = "ContainerCreating"  # of waiting
+    reason: str = "ContainerCreating"  # the waiting reason
     message: str = ""
-    pid: int = 0  # while it runs: also its process group and session
+    pid: int = 0  # of the running process; also its process group and session
     ticks: int = 0  # when that process began, in the kernel's count
     started_ms: int | None = None
     end: Exit | None = None
-    last: Exit | None = None  # of the start before
+    last: Exit | None = None  # the end of the previous start
     restarts: int = 0
     is_ready: bool = False
     has_started: bool = False
@@ -126,7 +126,7 @@ class ContainerRecord:
 
 @dataclass(frozen=True)
 class NoteRecord:
-    """Something worth an event. ``number`` counts them; one that is repeated keeps its place and gets a new number."""
+    """A note that becomes an event. ``number`` counts notes; a repeated note keeps its place and gets a new number."""
 
     number: int
     reason: str
@@ -147,8 +147,8 @@ class PodRecord:
     finished_ms: int | None = None  # not None: no process of it is left, and none will come
     containers: tuple[ContainerRecord, ...] = ()
     notes: tuple[NoteRecord, ...] = ()
-    clock_ms: int = 0  # what its clock is ahead of the time that the machine is up; 0: nobody noted it
-    group: str = ""  # the control group of all its processes, where there is one
+    clock_ms: int = 0  # its clock minus the uptime of the machine; 0: not recorded
+    group: str = ""  # the control group of all its processes, if there is one
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Stop:
     grace_ms: int
     reason: str = ""
     message: str = ""
-    until_ms: int | None = None  # the same by a clock that nobody sets, which all processes of the machine share
+    until_ms: int | None = None  # the same on a clock that cannot be set, shared by all processes of the machine
 
 
 # --- reading and writing ---------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def read_plan(folder: Path) -> PodPlan:
 
 
 def read_record(folder: Path) -> PodRecord | None:
-    """None where nothing has been started yet."""
+    """Return the last record; None if the pod has not been started."""
     try:
         lines = read_plain(folder / RECORD)
     except FileNotFoundError:
@@ -188,7 +188,7 @@ def read_record(folder: Path) -> PodRecord | None:
 
 
 def read_stop(folder: Path) -> Stop | None:
-    """None where there is no order, or what lies there is none: then a new one takes its place."""
+    """Return the order to stop; None if there is no valid one: then a new one may be written."""
     try:
         return Stop(**_read(folder / STOP))
     except (OSError, ValueError, TypeError):
@@ -207,7 +207,7 @@ def write(folder: Path, name: str, value: PodPlan | Stop) -> None:
 
 
 class RecordFile:
-    """The record of a pod, for its only writer. To append is much cheaper than to replace."""
+    """The record of a pod, for its only writer. Appending is much cheaper than replacing."""
 
     def __init__(self, folder: Path) -> None:
         self._path = f"{folder}/{RECORD}"
@@ -224,12 +224,12 @@ class RecordFile:
             self._size = len(line)
         elif os.write(self._file, line) == len(line):
             self._size += len(line)
-        else:  # a full disk: what is half written is no line, and the next one must begin a new one
+        else:  # a full disk: a partial line is ignored, and the next record begins a new line
             os.ftruncate(self._file, self._size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
-        """What was written outlives a crash of the machine."""
+        """Make what was written survive a crash of the machine."""
         os.fsync(self._file)
 
 
@@ -247,7 +247,7 @@ def _line(record: PodRecord) -> bytes:
 
 
 def _clear(path: str) -> None:
-    """What lies there may be half a file of ours, or anything that the pod has made."""
+    """Remove whatever is at a path: a partial file of ours, or anything that the pod has made."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -270,7 +270,7 @@ def _write_new(path: str, data: bytes) -> None:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[str]:
-    """A short name for a folder: the address of a socket has room for little more than a hundred letters."""
+    """A short name for a folder: the address of a socket has only about a hundred letters."""
     file = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{file}"
@@ -284,9 +284,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def open_plain(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """Open a file of a pod's folder, where its processes may have put anything. Raises OSError.
+    """Open a file in a pod's folder, where processes of the pod may have put anything. Raises OSError.
 
-    A link is not followed, a pipe is not waited for: both are told as what cannot be read.
+    Links are not followed and pipes not waited for: both count as unreadable.
     """
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -296,7 +296,7 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY) -> int:
 
 
 def read_plain(path: str | Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
-    """All of a small file. Raises OSError."""
+    """Read a small file. Raises OSError."""
     with os.fdopen(open_plain(path), "rb") as file:
         data = file.read(bytes_max + 1)
     if len(data) > bytes_max:

@@ -1,9 +1,9 @@
-"""A command becomes a process of its own session, or a reason why not.
+"""Starts a command as a process in its own session, or returns a reason why not.
 
-The new process dies with the one that made it. It has an empty input, one pipe for all it prints, the environment that
-was planned and nothing else of ours: no open files, no ignored signals, no mask.
+The new process dies with its parent. It has an empty input, one pipe for all output, and the planned environment; it
+inherits no open files, ignored signals or signal mask.
 
-Only for processes with a single thread: between fork and exec other code runs.
+Only for processes with a single thread: other code runs between fork and exec.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import NoReturn
 
 from makeway.adapters.node.supervision.processes import die_with_parent
 
-NOT_FOUND, NOT_RUNNABLE = 127, 126  # exit codes, as a shell would give them
+NOT_FOUND, NOT_RUNNABLE = 127, 126  # exit codes of a shell
 _REPORT = struct.Struct("=Bi")  # which step failed, and how
 _FOLDER, _MEMORY, _COMMAND = range(3)
 _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # processes, memory, descriptors
-_RESET = tuple(  # an exec keeps ignored signals ignored, and our own parent may have ignored any
+_RESET = tuple(  # exec keeps ignored signals ignored, and our own parent may have ignored any
     number for number in range(1, 32) if number not in (signal.SIGKILL, signal.SIGSTOP)
 )
 
@@ -38,9 +38,9 @@ class Command:
 
 
 class NotStarted(Exception):
-    """There is no process. ``code`` is the exit code to tell, the message says what was wrong.
+    """No process was started. ``code`` is the exit code to report, the message has the reason.
 
-    ``is_short``: the machine has nothing left for it at present; it may be tried again.
+    ``is_short``: the machine has no resources at present; it may be tried again.
     """
 
     def __init__(self, code: int, message: str, *, is_short: bool = False) -> None:
@@ -50,12 +50,12 @@ class NotStarted(Exception):
 
 
 def short_of(error: OSError) -> NotStarted:
-    """What to tell where we could not even make a process."""
+    """The error to report if not even a fork was possible."""
     return NotStarted(NOT_RUNNABLE, f"no process could be made: {error.strerror}", is_short=error.errno in _SHORT)
 
 
 def spawn(command: Command, output: int) -> int:
-    """The pid of the new process; it runs the command already. Raises NotStarted."""
+    """Return the pid of the new process, which already runs the command. Raises NotStarted."""
     try:
         heard, told = os.pipe2(os.O_CLOEXEC)
     except OSError as error:
@@ -78,7 +78,7 @@ def spawn(command: Command, output: int) -> int:
 
 
 def call(work: Callable[[], bool]) -> int:
-    """The pid of a process that does some work of ours and ends with 0 if it was done well, else with 1.
+    """Return the pid of a process that runs a function of ours, and exits with 0 for success, else with 1.
 
     Raises NotStarted.
     """
@@ -102,7 +102,7 @@ def _forked(child: Callable[[], NoReturn]) -> int:
     try:
         os.setsid()
         die_with_parent()
-        if os.getppid() == parent:  # else it was gone before it could take us along
+        if os.getppid() == parent:  # the parent was gone before it could be set
             child()
     finally:
         os._exit(NOT_RUNNABLE)
@@ -120,13 +120,13 @@ def _become(command: Command, output: int, told: int) -> NoReturn:
         os.execvpe(command.argv[0], command.argv, dict(command.env))
     except OSError as error:
         os.write(told, _REPORT.pack(step, error.errno or 0))
-    except ValueError:  # a zero byte in a word, or more memory than there is
+    except ValueError:  # a zero byte in a word, or too little memory
         os.write(told, _REPORT.pack(step, errno.EINVAL))
     os._exit(NOT_RUNNABLE)
 
 
 def _leave_nothing(output: int) -> None:
-    """Files, signals and mask as a new process expects them."""
+    """Reset files, signals and mask to what a new process expects."""
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.dup2(output, 1)

@@ -1,4 +1,4 @@
-"""Which container starts when: init containers and sidecars in their order, then the others; and what starts again."""
+"""The order of starts: init containers and sidecars one after the other, then the others; and restarts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StartOrder:
         self.early = [container for container in containers if container.plan.role != "app"]
         self.apps = [container for container in containers if container.plan.role == "app"]
         self._restart = plan.restart
-        self._has_failed_early = False  # an init container has failed, and is not started again
+        self._has_failed_early = False  # an init container has failed and is not restarted
 
     @property
     def has_begun(self) -> bool:
@@ -25,7 +25,7 @@ class StartOrder:
         return not self._has_failed_early and all(container.exit_code == 0 for container in self.apps)
 
     def advance(self, moment: Moment) -> bool:
-        """Start what may start; False when nothing of the pod's work is left to run."""
+        """Start what may start; return False when no part of the pod's work is left."""
         if not self._start_early(moment):
             return not self._has_failed_early
         for container in self.apps:
@@ -33,7 +33,7 @@ class StartOrder:
         return not all(_is_done(container) for container in self.apps)
 
     def _start_early(self, moment: Moment) -> bool:
-        """Init containers and sidecars in their order; whether all of them are where the others may start."""
+        """Start init containers and sidecars in order; return whether the other containers may start."""
         for container in self.early:
             self._start(container, moment)
             if container.plan.role == "sidecar":
@@ -62,5 +62,5 @@ class StartOrder:
 
 
 def _is_done(container: RunningContainer) -> bool:
-    """Whether it has ended and is not started again."""
+    """Whether it has ended and is not restarted."""
     return container.record.state == "ended" and container.start_at_ms is None

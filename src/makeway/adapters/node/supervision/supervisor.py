@@ -1,15 +1,15 @@
-"""One pod's processes, from the first to the last. It outlives makeway, and nothing that it starts outlives it.
+"""The processes of one pod, from first to last. A supervisor outlives makeway, and no process outlives its supervisor.
 
-A supervisor reads its plan, starts init containers one after the other and then the rest, restarts what ends as the
-plan says, stops all when it is told to or when the time is up, and writes a record of every change. It is alone with
-its folder: a lock keeps a second one out, and a folder with a record is never started again.
+A supervisor reads its plan, starts init containers one after the other and then the rest, restarts containers as the
+plan says, stops all on an order or when the time is up, and records every change. It is alone with its folder: a lock
+keeps a second supervisor out, and a folder with a record is never started again.
 
-**Nothing is left behind.** A process that loses its parent below the supervisor becomes its child, also one that has
-left its session; a container has ended when no process of it is left, the pod when the supervisor has no child at all.
-If the supervisor itself is killed, first processes die with it, and what they leave is found by the zygote, whose child
-the supervisor is, or by the agent, through sessions and the mark in the environment.
+**No process is left behind.** A process that loses its parent becomes a child of the supervisor, also one that has left
+its session. A container has ended when no process of it is left, the pod when the supervisor has no child at all. If
+the supervisor itself is killed, the first processes of its containers die with it. The others are found through
+sessions and the mark in the environment, by the zygote, which is the supervisor's parent, or by the agent.
 
-It is told to stop by ``stop.json`` and SIGUSR1; SIGTERM alone means the same with the pod's own grace period.
+The order to stop is ``stop.json`` and SIGUSR1; SIGTERM alone means the same with the pod's own grace period.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from makeway.adapters.node.supervision.records import (
 from makeway.adapters.node.supervision.starting import StartOrder
 from makeway.adapters.node.supervision.sweeping import Sweeper
 
-WAIT_MS_MAX = 3_600_000  # the kernel counts the milliseconds of one sleep in 31 bits: a month would be none at all
+WAIT_MS_MAX = 3_600_000  # the kernel counts the milliseconds of one sleep in 31 bits: a month would not wait at all
 DEADLINE = "DeadlineExceeded"
 
 
@@ -50,11 +50,11 @@ class _Stopping:
     until_ms: int
     reason: str
     message: str
-    fails: bool = False  # the pod has failed, whatever its containers say
+    fails: bool = False  # the pod has failed, whatever its containers' results
 
 
 def supervise(folder: Path) -> None:
-    """Run the pod of this folder to its end; nothing happens if another did or does."""
+    """Run the pod of this folder to its end, unless another supervisor did or does."""
     lock = open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,7 +65,9 @@ def supervise(folder: Path) -> None:
 
 
 def clock() -> Callable[[], Moment]:
-    """The time as it is now; it goes on from here evenly, even if the clock of the machine is set meanwhile."""
+    """A clock that starts at the wall clock time and then runs steadily, even if the machine's clock is set
+    meanwhile.
+    """
     ahead_ms = time.time_ns() // 1_000_000 - processes.up_ms()
     return lambda: Moment(time.monotonic_ns() // 1_000_000, processes.up_ms() + ahead_ms)
 
@@ -82,7 +84,7 @@ class Supervisor:
         self._order = StartOrder(plan, self._containers)
         self._sweeper = Sweeper(self._containers)
         self._stopping: _Stopping | None = None
-        self._stop_is_news = True  # it may have been there before us
+        self._stop_is_news = True  # an order may have come before this process
 
     # --- the loop ---
 
@@ -103,11 +105,11 @@ class Supervisor:
         self._finish()
 
     def _listen(self) -> socket.socket:
-        """Signals wake the loop through a socket."""
+        """Make signals wake the loop through a socket."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.setblocking(False)
         theirs.setblocking(False)
-        self._wake = theirs  # kept open
+        self._wake = theirs  # keeps it open
         signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, lambda number, frame: None)
@@ -116,7 +118,7 @@ class Supervisor:
         return ours
 
     def _wait(self, heard: socket.socket, since: Moment) -> None:
-        """Until a signal, some output, or the next thing that is due; takes in the first two."""
+        """Wait for a signal, output, or the next due time; handle the first two."""
         poll = select.poll()
         poll.register(heard, select.POLLIN)
         outputs = {container.output: container for container in self._containers if container.output >= 0}
@@ -183,7 +185,7 @@ class Supervisor:
         self._stopping.until_ms = min(self._stopping.until_ms, until)
 
     def _wind_down(self, moment: Moment) -> None:
-        """Containers that do the work end first, those beside them last; what is late is killed."""
+        """Stop the containers that do the work first, sidecars last; kill what is late."""
         assert self._stopping is not None
         grace = max(0, self._stopping.until_ms - moment.ms)
         others = [container for container in self._containers if container.plan.role != "sidecar"]

@@ -1,4 +1,4 @@
-"""No process is left behind: ends are collected, and whatever a container's first process leaves is killed."""
+"""No process is left behind: ended children are reaped, and leftovers of a container's first process are killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from makeway.adapters.node.supervision import processes
 from makeway.adapters.node.supervision.containers import Moment, RunningContainer
 
-SWEEP_MS = (5, 10, 20, 50, 100, 200, 500)  # between two looks at what is left
+SWEEP_MS = (5, 10, 20, 50, 100, 200, 500)  # between two checks for leftovers
 
 
 class Sweeper:
@@ -18,12 +18,12 @@ class Sweeper:
 
     def __init__(self, containers: Sequence[RunningContainer]) -> None:
         self.has_children = False
-        self.next_ms: int | None = None  # when it looks again at what is left
+        self.next_ms: int | None = None  # the next check for leftovers
         self._containers = containers
-        self._sweeps = 0  # looks at what is left since something was last seen to go
+        self._sweeps = 0  # checks since a leftover was last seen to end
 
     def collect(self, moment: Moment) -> None:
-        """Take in the ends of all children that have one."""
+        """Reap all children that have ended."""
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -36,7 +36,7 @@ class Sweeper:
             pid = ended.si_pid
             if any(container.pid == pid for container in self._containers):
                 with suppress(OSError):
-                    os.killpg(pid, signal.SIGKILL)  # its number is ours until it is collected
+                    os.killpg(pid, signal.SIGKILL)  # its number is ours until it is reaped
             _, status = os.waitpid(pid, 0)
             self._sweeps = 0
             self.next_ms = moment.ms if self.next_ms is not None else None
@@ -45,7 +45,7 @@ class Sweeper:
                     break
 
     def sweep(self, moment: Moment, *, is_stopping: bool) -> None:
-        """End what first processes have left behind; when there is nothing more, their containers have ended."""
+        """Kill leftovers of first processes; a container without leftovers has ended."""
         sweeping = [container for container in self._containers if container.is_sweeping]
         is_last = is_stopping and not any(container.is_up for container in self._containers)
         if not sweeping and not (is_last and self.has_children):
@@ -58,7 +58,7 @@ class Sweeper:
             return
         if self.next_ms is not None and moment.ms < self.next_ms:
             return
-        with suppress(OSError):  # the kernel cannot say what is left: it is asked again
+        with suppress(OSError):  # leftovers are unknown: the kernel is asked again
             left = self._left(sweeping)
             for container in sweeping:
                 if not left.get(container.plan.name):
@@ -69,9 +69,9 @@ class Sweeper:
         self._sweeps += 1
 
     def _left(self, sweeping: list[RunningContainer]) -> dict[str, list[processes.Process]]:
-        """What is to be killed, by container."""
+        """The processes to kill, by container."""
         below = processes.descendants(os.getpid(), processes.all_processes())
-        if not any(container.pid for container in self._containers):  # nobody else runs: all is to go
+        if not any(container.pid for container in self._containers):  # no container runs: all processes are leftovers
             alive = [process for process in below if not process.is_zombie]
             return {sweeping[0].plan.name if sweeping else "": alive}
         wanted = {container.plan.name for container in sweeping}
@@ -84,7 +84,7 @@ class Sweeper:
         return left
 
     def _owner(self, process: processes.Process) -> str:
-        """The container it belongs to; "": nobody knows, so that it goes with the pod."""
+        """The container that a process belongs to; "" if unknown: then it ends with the pod."""
         for container in self._containers:
             if process.session in container.sessions:
                 return container.plan.name

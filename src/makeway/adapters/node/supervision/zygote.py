@@ -1,11 +1,11 @@
 """The process that supervisors are forked from, kept ready so that a pod starts in milliseconds.
 
-It is started once by makeway, imports what a supervisor needs, and forks one for every folder it is told. When makeway
-is gone it stays until its last supervisor has ended: what the processes of a killed supervisor leave behind become its
-children, and it ends them at once. A supervisor that was stopped is let go on: it has a pod to end.
+makeway starts it once. It imports what a supervisor needs, and forks one for each folder it gets. When makeway is gone
+it stays until its last supervisor has ended: it becomes the parent of processes that a killed supervisor left, and ends
+them at once. A suspended supervisor is continued: it has a pod to end.
 
-It talks over the socket that is its standard input, in whole messages: a folder in, the same folder back when the
-supervisor of it has ended.
+Messages go over the socket that is its standard input: a folder in, and the same folder back when its supervisor has
+ended.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from makeway.adapters.node.supervision.records import TROUBLE, open_plain
 from makeway.adapters.node.supervision.supervisor import supervise
 
 MESSAGE_MAX = 4096
-STRAYS_MS = 20  # between two looks at what a killed supervisor left
-STOPPED_MS = 100  # until a supervisor that was stopped is let go on; who stops it again and again tires only himself
+STRAYS_MS = 20  # between two checks for processes that a killed supervisor left
+STOPPED_MS = 100  # until a suspended supervisor is continued; so suspending it in a loop costs us little
 
 
 class Zygote:
@@ -34,8 +34,8 @@ class Zygote:
         self._line: socket.socket | None = line
         self._folders: dict[int, bytes] = {}  # pid of a supervisor -> its folder
         self._has_strays = False
-        self._killed: dict[str, None] = {}  # pods whose supervisors did not end by themselves
-        self._stopped: dict[int, int] = {}  # pid of a supervisor -> when it is let go on
+        self._killed: dict[str, None] = {}  # pods whose supervisors were killed
+        self._stopped: dict[int, int] = {}  # pid of a supervisor -> when it is continued
 
     def run(self) -> None:
         processes.take_name("makeway-pods")
@@ -45,12 +45,12 @@ class Zygote:
         wake.setblocking(False)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # it ends when there is nothing left to do
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # it ends when nothing is left to do
             signal.signal(number, signal.SIG_IGN)
         self._files = (heard, wake)
-        processes.boot_id()  # read once for all
+        processes.boot_id()  # read once, shared by all
         gc.collect()
-        gc.freeze()  # what is here now is shared with all supervisors: do not touch it
+        gc.freeze()  # present objects are shared with all supervisors: leave their pages alone
         while self._line is not None or self._folders or self._has_strays:
             self._wait(heard)
             self._collect()
@@ -79,7 +79,7 @@ class Zygote:
             pid = os.fork()
         except OSError as error:
             self._note(folder, f"no process could be made: {error.strerror}")
-            self._tell(folder)  # it will be asked for again
+            self._tell(folder)  # it will be requested again
             return
         if pid == 0:
             self._become(folder)
@@ -106,10 +106,10 @@ class Zygote:
         for pid in [pid for pid, at_ms in self._stopped.items() if at_ms <= now_ms]:
             del self._stopped[pid]
             with suppress(OSError):
-                os.kill(pid, signal.SIGCONT)  # it is our child: its number is its own until it is collected
+                os.kill(pid, signal.SIGCONT)  # our child: its number is not reused until it is reaped
 
     def _note(self, folder: bytes, words: str) -> None:
-        """Say why no supervisor began, to whoever asks for it again."""
+        """Record why no supervisor began; the next request reads it."""
         with suppress(OSError):
             told = open_plain(Path(os.fsdecode(folder), TROUBLE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(told, "wb") as file:
@@ -133,11 +133,11 @@ class Zygote:
             folder = self._folders.pop(pid, None)
             if folder is not None:
                 self._tell(folder)
-                if status != 0:  # one that ends by itself leaves nothing
+                if status != 0:  # one that ends by itself leaves no process
                     self._has_strays = True
                     self._killed[os.path.basename(os.fsdecode(folder))] = None
         if self._has_strays:
-            with suppress(OSError):  # the kernel cannot say what is left: it is asked again
+            with suppress(OSError):  # leftovers are unknown: the kernel is asked again
                 self._has_strays = has_children and self._end_strays()
             if not self._has_strays:
                 self._forget_groups()
@@ -148,7 +148,7 @@ class Zygote:
         self._killed.clear()
 
     def _end_strays(self) -> bool:
-        """Kill all children that are no supervisors; whether there were any."""
+        """Kill all children that are no supervisors; return whether there were any."""
         me = os.getpid()
         strays = [each for each in processes.all_processes() if each.parent == me and each.pid not in self._folders]
         for stray in strays:
@@ -162,7 +162,7 @@ class Zygote:
 
 
 def main() -> None:
-    os.setsid()  # what is typed at makeway's terminal does not concern pods
+    os.setsid()  # keys typed at makeway's terminal do not concern pods
     os.chdir("/")
     line = socket.socket(fileno=os.dup(0))
     empty = os.open(os.devnull, os.O_RDWR)

@@ -1,1 +1,1 @@
-"""Who may do what (``tokens``), and how each side knows the other (``certificates``)."""
+"""Who may do what (``tokens``), and how server and clients prove their identity (``certificates``)."""

@@ -48,7 +48,7 @@ class Certificate:
         return context
 
     def renew(self, context: ssl.SSLContext, now: Millis) -> None:
-        """Make it anew if that is due; connections from then on get the new one."""
+        """Replace it if that is due; connections from then on get the new one."""
         before = self.chain.read_bytes()
         certificate(self.chain.parent, now, self.hosts)
         if self.chain.read_bytes() != before:
@@ -56,7 +56,7 @@ class Certificate:
 
 
 def certificate(folder: Path, now: Millis, hosts: Sequence[str] = ()) -> Certificate:
-    """The certificate of this folder, made or renewed where that is due."""
+    """Return the certificate of this folder, made or renewed if that is due."""
     at = datetime.fromtimestamp(now / 1000, UTC)
     files = Certificate(folder / "ca.crt", folder / "server.crt", folder / "server.key", tuple(hosts))
     names = _names(hosts)
@@ -80,7 +80,7 @@ def _names(hosts: Sequence[str]) -> list[x509.GeneralName]:
 
 
 def _authority(path: Path, key_path: Path, at: datetime) -> tuple[x509.Certificate, Key, bool]:
-    """The CA, and whether it is a new one."""
+    """Return the CA, and whether it is a new one."""
     try:
         ca = x509.load_pem_x509_certificate(read_own(path))
         key = serialization.load_pem_private_key(read_own(key_path), None)
@@ -138,7 +138,7 @@ def _is_good(files: Certificate, ca: x509.Certificate, names: Sequence[x509.Gene
         key = serialization.load_pem_private_key(read_own(files.key), None)
         present = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         found.verify_directly_issued_by(ca)
-    except Exception:  # whatever it is, it is no certificate of ours: it is made anew
+    except Exception:  # a damaged certificate is replaced
         return False
     is_lasting = found.not_valid_before_utc <= at and found.not_valid_after_utc - at > timedelta(days=RENEW_DAYS)
     return is_lasting and set(names) == set(present) and key.public_key() == found.public_key()

@@ -1,9 +1,9 @@
 """Who may do what: tokens, and the two roles.
 
-A token is ``ID.SECRET``. Of the secret only a hash is kept, in a Secret of type ``makeway.dev/token`` in the namespace
-``kube-system``: so tokens are made, listed and revoked through the API itself, are as durable as any object, and end
-when their Secret is gone or their time is up, also for watches that are open. The secrets are random and long, so a
-plain hash suffices.
+A token is ``ID.SECRET``. Only a hash of the secret is kept, in a Secret of type ``makeway.dev/token`` in the namespace
+``kube-system``. So tokens are made, listed and revoked through the API itself, and are as durable as any object. A
+token ends when its Secret is deleted or expires, also for open watches. The secrets are random and long, so a plain
+hash is enough.
 
 ``admin`` may do everything. ``viewer`` may read everything but Secrets, and ask what it may do.
 """
@@ -43,7 +43,7 @@ HEADER_BYTES_MAX = 512
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks: the name that was given to the token, its role, and which token it was."""
+    """The user behind a request: the name that was given to the token, the role, and the token's id."""
 
     name: str
     role: Role
@@ -60,12 +60,12 @@ class Token:
     user: User
     digest: bytes
     created: str = ""
-    expires: Time | None = None  # None: it does not end by itself
+    expires: Time | None = None  # None: it does not expire
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """What somebody wants to do. ``resource`` is "" for a path that is no object."""
+    """A permission that a user needs. ``resource`` is "" for a path that is no object."""
 
     verb: str
     group: str = ""
@@ -86,7 +86,7 @@ def may(user: User, asked: AccessRequest) -> bool:
 
 
 class Access:
-    """The tokens of one Store. What it knows follows the Store at once."""
+    """The tokens of one Store, always up to date with the Store."""
 
     def __init__(self, store: SqliteStore, clock: Clock = wall_clock) -> None:
         self._store = store
@@ -98,11 +98,11 @@ class Access:
         self._tokens = {each.id: each for each in found if each is not None}
 
     def on_revoked(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called, on the thread of the writer, whenever a token has ended or changed."""
+        """Register ``call``, which is called on the writer thread whenever a token has ended or changed."""
         self._on_revoked = call
 
     def user(self, authorization: bytes | None) -> User | None:
-        """Whoever sent this header; None: nobody we know."""
+        """Return the user of an Authorization header; None if the token is not valid."""
         if authorization is None or len(authorization) > HEADER_BYTES_MAX:
             return None
         scheme, _, token = authorization.partition(b" ")
@@ -111,12 +111,12 @@ class Access:
     def holder(self, token: bytes) -> User | None:
         id_, _, secret = token.partition(b".")
         known = self._tokens.get(id_.decode("ascii", "replace"))
-        # an id that nobody has takes as long as one that somebody has
+        # unknown ids take as long as known ones
         matches = hmac.compare_digest(_digest(secret), known.digest if known else bytes(32))
         return known.user if known is not None and matches and not self._has_ended(known) else None
 
     def is_valid(self, user: User) -> bool:
-        """Whether a token that was good still is."""
+        """Whether the token of this user is still valid."""
         known = self._tokens.get(user.token)
         return known is not None and known.user == user and not self._has_ended(known)
 
@@ -127,13 +127,13 @@ class Access:
         return sorted(self._tokens.values(), key=lambda each: (each.user.name, each.id))
 
     def issue(self, name: str, role: Role, expires: Time | None = None) -> str:
-        """A new token. It is told once, here, and stored nowhere."""
+        """Make a new token. Only this call returns the secret; it is stored nowhere."""
         id_, secret = new_token()
         self._store.create(token_object(id_, secret, name, role, expires))
         return f"{id_}.{secret}"
 
     def revoke(self, id_: str) -> bool:
-        """End a token; whether there was one."""
+        """Revoke a token; return whether there was one."""
         try:
             self._store.delete(SECRETS, TOKENS_NAMESPACE, PREFIX + id_)
         except NotFound:
@@ -155,12 +155,12 @@ class Access:
 
 
 def new_token() -> tuple[str, str]:
-    """An id and a secret."""
+    """Return an id and a secret."""
     return "".join(secrets.choice(_ID_LETTERS) for _ in range(_ID_LENGTH)), secrets.token_urlsafe(32)
 
 
 def token_object(id_: str, secret: str, name: str, role: Role, expires: Time | None = None) -> Secret:
-    """The object that makes a token valid; also for those who make one through the API."""
+    """Return the Secret that makes a token valid, also for clients that create it through the API."""
     data = {"sha256": _digest(secret.encode()).hex().encode(), "role": role.encode(), "name": name.encode()}
     if expires is not None:
         data["expires"] = str(expires).encode()
@@ -178,12 +178,12 @@ def _is_place(each: Stored) -> bool:
 def _token(each: Stored) -> Token | None:
     try:
         return None if not _is_place(each) or each.deleting else read_token(each.value())
-    except msgspec.ValidationError:  # nobody's token; all others stay valid
+    except msgspec.ValidationError:  # this Secret is no token; all others stay valid
         return None
 
 
 def read_token(secret: Secret) -> Token | None:
-    """The token that a Secret makes valid; None where it is none, or is not whole."""
+    """Return the token in a Secret; None if there is none, or it is incomplete."""
     meta, said = secret.metadata, {name: each.decode("utf-8", "replace") for name, each in secret.data.items()}
     role = next((known for known in ROLES if known == said.get("role")), None)
     try:

@@ -1,4 +1,4 @@
-"""How a request changes an object: patches, server-side apply, and who owns which field.
+"""How a request changes an object: patches, server-side apply, and which manager owns which field.
 
 - ``patches`` and ``merging``: JSON patches, strategic merges
 - ``applying``, ``field_sets``, ``field_ownership``: server-side apply and ``managedFields``

@@ -1,6 +1,6 @@
-"""Trees under server-side apply: what is wanted is put into what is there, and what is wanted no longer is taken out.
+"""Merging of trees in server-side apply: wanted fields are put into the object, fields no longer wanted are removed.
 
-Not here: who owns what (``field_ownership``).
+Not here: which manager owns which field (``field_ownership``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from makeway.runtime.ports import Invalid
 
 
 def check(kind: Kind, version: str, wanted: Tree) -> None:
-    """Refuse what cannot be applied at all: wrong types, an object without metadata, a record that is brought along."""
+    """Refuse what cannot be applied: wrong types, an object without metadata, a tree with managedFields."""
     reader = Reader("Ignore", limits=False)
     reader.read(wanted, kind.shape(version))
     if isinstance(wanted, dict) and wanted.get("metadata") is None:
@@ -30,13 +30,13 @@ def check(kind: Kind, version: str, wanted: Tree) -> None:
 
 
 def check_items(config: Tree, node: FieldNode) -> None:
-    """Refuse lists that have an item twice."""
+    """Refuse lists with duplicate items."""
     if found := list(_doubles(config, node, "")):
         raise Invalid(found)
 
 
 def _doubles(value: Tree, node: FieldNode, path: str) -> Iterator[Problem]:
-    """Items of keyed lists and sets that are there twice: nobody could say which one is meant."""
+    """Yield duplicate items of keyed lists and sets: it is ambiguous which one is meant."""
     if node.merge == "atomic" or value is None:
         return
     if node.sort == "list" and isinstance(value, list):
@@ -56,7 +56,7 @@ def _doubles(value: Tree, node: FieldNode, path: str) -> Iterator[Problem]:
 
 
 def merged(live: Tree, wanted: Tree, node: FieldNode) -> Tree:
-    """``live`` with what is wanted in it; a null removes. What no node knows is left to those who judge the outcome."""
+    """Return ``live`` with the wanted fields; a null removes a field. Unknown fields are validated later."""
     if node.by_field and isinstance(live, dict) and isinstance(wanted, dict):
         result = dict(live)
         for name, each in wanted.items():
@@ -92,7 +92,7 @@ def _merged_list(live: list[Tree], wanted: list[Tree], node: FieldNode) -> list[
 
 
 def pruned(value: Tree, last: Fields, owned: Fields, node: FieldNode) -> Tree:
-    """``value`` without those fields of ``last`` that nobody owns, not even something below them."""
+    """Return ``value`` without the fields of ``last`` that no manager owns, nor any field below them."""
     if isinstance(value, dict) and node.by_field:
         result = dict(value)
         for step, below in last.items():

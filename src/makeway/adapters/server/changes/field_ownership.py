@@ -1,18 +1,18 @@
-"""Who set which field: server-side apply, and the record that it needs of everybody else (``metadata.managedFields``).
+"""Field ownership: server-side apply, and ``metadata.managedFields``, the record of which manager set which field.
 
-A manager that applies a tree owns the fields in it, together with others that want the same values. A field that
-another owns and that would change is a conflict, unless force takes it over. A field that was applied before and is not
-any more goes, if nobody else owns it. A plain write (create, update, another patch) takes what it changes, silently.
+A manager that applies a tree owns its fields, together with other managers that want the same values. Changing a field
+that another manager owns is a conflict, unless force takes it over. A field that was applied before and is no longer in
+the tree is removed, if no other manager owns it. A plain write (create, update, another patch) takes over the fields
+that it changes, without conflicts.
 
-Ownership is kept in the stored form of a kind: a tree of another one is converted first, and paths in messages are
-those of the reader. Objects that nobody ever recorded stay without a record until somebody applies to them; then all
-that was there belongs to ``before-first-apply``. So what only our own controllers write costs nothing here.
+Ownership is kept in the stored form of a kind: a tree in another version is converted first, and messages show the
+paths of the client's version. Objects without a record stay without one until the first apply; then all present fields
+belong to ``before-first-apply``. So objects that only our own controllers write have no cost here.
 
-Promises: pure; nothing is changed that was given; without force no field that another owns changes its value or goes;
-where nothing changes the record does not either, not even its times.
+Promises: pure; arguments are not changed; without force no field of another manager changes or is removed; if no field
+changes the record does not change either, not even its times.
 
-Not here: what a set of fields is (``field_sets``), which lists are merged how (``merging``), whether the outcome is a
-good object.
+Not here: sets of fields (``field_sets``), the merge rules of lists (``merging``), validation of the result.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from makeway.api.versions import Kind, find_kind, from_stored, older_path, to_st
 from makeway.runtime.ports import Invalid
 
 APPLY, UPDATE = "Apply", "Update"
-UPDATERS_MAX = 10  # plain writers that are told apart; older ones become one
+UPDATERS_MAX = 10  # plain writers that are kept apart; older ones are joined into one
 ANCIENT = "ancient-changes"
 BEFORE = "before-first-apply"
-KUBECTL = "kubectl"  # who applies with ``kubectl apply --server-side``
+KUBECTL = "kubectl"  # the manager of ``kubectl apply --server-side``
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-CONFLICTS_CHARS_MAX = 256 * 1024  # that are told; of more conflicts these are the first
-LAST_APPLIED_MAX = 256 * 1024  # bytes; what all annotations of an object may have
+CONFLICTS_CHARS_MAX = 256 * 1024  # in one message; the first ones are shown
+LAST_APPLIED_MAX = 256 * 1024  # bytes; the limit for all annotations of an object
 
 
 class ApplyConflict(Exception):
-    """Others own fields that would change. ``conflicts``: who, as messages name them, and the path; sorted."""
+    """The applied tree would change fields of other managers. ``conflicts``: sorted managers and paths."""
 
     def __init__(self, conflicts: Sequence[tuple[str, str]]) -> None:
         self.conflicts = tuple(conflicts)
@@ -75,7 +75,7 @@ def _conflict_message(conflicts: Sequence[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManagedFieldsEntry:
-    """What one writer owns, of the object or of one of its subresources."""
+    """The fields that one manager owns, of the object or of one of its subresources."""
 
     manager: str
     operation: str
@@ -85,8 +85,8 @@ class ManagedFieldsEntry:
     fields: Fields
 
     @property
-    def who(self) -> tuple[str, ...]:
-        """What tells writers apart; an applier is the same in every version."""
+    def writer(self) -> tuple[str, ...]:
+        """The identity of the manager; an applier is the same in every version."""
         return self.operation, self.manager, "" if self.operation == APPLY else self.version, self.subresource
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ Record = dict[tuple[str, ...], ManagedFieldsEntry]
 def noted(
     kind: Kind, version: str, before: Tree | None, after: Tree, *, manager: str, now: Time, subresource: str = ""
 ) -> Tree:
-    """``after`` with the record of who owns what, where ``manager`` made it of ``before`` by a plain write."""
+    """Return ``after`` with the updated record, where ``manager`` changed ``before`` into it by a plain write."""
     part = owned_part(kind.stored, subresource)
     if before is None:
         fields = fields_of(_in_stored(kind, version, after), part)
@@ -125,16 +125,16 @@ def noted(
     more, less = changes(_in_stored(kind, version, before), will, part)
     if more or less:
         mine = ManagedFieldsEntry(manager, UPDATE, kind.stored.api_version, subresource, str(now), {})
-        held = record.get(mine.who, mine).fields
-        record = _taken(record, mine.who, more or {}, less or {})
+        held = record.get(mine.writer, mine).fields
+        record = _taken(record, mine.writer, more or {}, less or {})
         now_mine = union(without(held, less or {}), more or {})
         if now_mine and now_mine != held:
-            record[mine.who] = replace(mine, fields=now_mine)
+            record[mine.writer] = replace(mine, fields=now_mine)
     return _with_record(after, _capped(record.values()))
 
 
 def _without_empty_metadata(tree: Tree) -> Tree:
-    """As it is stored: an empty list of finalizers is none, and nobody owns it."""
+    """Return the tree as it is stored: an empty list of finalizers is none, and has no owner."""
     metadata = tree.get("metadata")
     if not isinstance(metadata, Mapping) or all(each not in ([], {}) for each in metadata.values()):
         return tree
@@ -142,23 +142,23 @@ def _without_empty_metadata(tree: Tree) -> Tree:
 
 
 def _begin(before: Tree, after: Tree, subresource: str) -> Record:
-    """The record that a write begins with: the one it brings, if it is one, else the one that is there."""
+    """Return the record before a write: the one in the request, if it is valid, else the stored one."""
     present, sent = _record_of(before), _record_of(after)
     if subresource or not sent or sent == present:
         return _read(present)
     if sent == [{}]:
-        return {}  # how one says: forget all
+        return {}  # an empty record asks to forget all ownership
     return _read(sent, trusted=False) or _read(present)
 
 
 def _taken(record: Record, by: tuple[str, ...], more: Fields, less: Fields) -> Record:
-    """The record after one writer has set and removed fields: the others lose them, and nobody owns what is gone."""
+    """Return the record after one manager has set and removed fields, which all others lose."""
     result = {}
-    for who, entry in record.items():
-        fields = entry.fields if who == by else difference(entry.fields, more)
+    for writer, entry in record.items():
+        fields = entry.fields if writer == by else difference(entry.fields, more)
         fields = without(fields, less)
         if fields:
-            result[who] = entry if fields == entry.fields else replace(entry, fields=fields)
+            result[writer] = entry if fields == entry.fields else replace(entry, fields=fields)
     return result
 
 
@@ -169,10 +169,10 @@ def applied(
     kind: Kind, version: str, live: Tree | None, wanted: Tree, *, manager: str, force: bool, now: Time,
     subresource: str = "",
 ) -> Tree:  # fmt: skip
-    """The object that comes of applying ``wanted`` to ``live`` (None: there is none yet), with its record.
+    """Apply ``wanted`` to ``live`` (None: it does not exist yet); return the object with its record.
 
-    Raises ApplyConflict; PatchRefused for a tree that brings a record of its own; Invalid for values of wrong types and
-    for items that a list has twice.
+    Raises ApplyConflict; PatchRefused for a tree with managedFields; Invalid for values of wrong types and for
+    duplicate list items.
     """
     part = owned_part(kind.stored, subresource)
     check(kind, version, wanted)
@@ -185,16 +185,16 @@ def applied(
         return _with_record(without_nulls(wanted), [mine] if mine.fields else [])
     old = _in_stored(kind, version, live)
     record = _read(_record_of(live)) or _first_record(kind.stored, old, now)
-    last = record.pop(mine.who, None)
+    last = record.pop(mine.writer, None)
     new = _merged(old, config, mine, last, record.values(), part)
     more, less = (each or {} for each in changes(old, new, part))
     if not force:
         allowed = _last_applied(kind, old, part) if manager == KUBECTL else {}
         hit = [replace(each, fields=_hit(each.fields, more, less, allowed)) for each in record.values()]
         _refuse_conflicts(kind, version, hit)
-    record = _taken(record, mine.who, more, less)
+    record = _taken(record, mine.writer, more, less)
     if mine.fields:
-        record[mine.who] = last if last is not None and last.fields == mine.fields else mine
+        record[mine.writer] = last if last is not None and last.fields == mine.fields else mine
     if manager == KUBECTL:
         new = _remembered(new, wanted)
     return _with_record(from_stored(kind, version, new), _capped(record.values()))
@@ -208,30 +208,30 @@ def _merged(
     others: Iterable[ManagedFieldsEntry],
     part: FieldNode,
 ) -> dict[str, Tree]:
-    """What is wanted put into what is there, and what the applier wants no longer, nor anybody else, taken out."""
+    """Merge the wanted fields in, and remove those that neither the applier nor another manager wants any longer."""
     new: dict[str, Tree] = merged(old, config, part)
     given = {name: config["metadata"][name] for name in ("uid", "resourceVersion") if config["metadata"].get(name)}
-    if given:  # what the applier believes to be there; it is compared when the outcome is written
+    if given:  # the applier's expected resourceVersion; it is compared when the result is written
         new["metadata"] = {**new["metadata"], **given}
     if last is None:
         return new
     owned = united([mine.fields, *(each.fields for each in others)])
-    owned = {"f:metadata": {}, **owned}  # there is always something in it that nobody can own
+    owned = {"f:metadata": {}, **owned}  # metadata always has fields without an owner
     result: dict[str, Tree] = pruned(new, last.fields, owned, part)
     return result
 
 
 def _first_record(kind: Kind, old: dict[str, Tree], now: Time) -> Record:
-    """All that is there belongs to managers that were never recorded."""
+    """Return a record in which all present fields belong to unrecorded managers."""
     fields = fields_of(old, owned_part(kind, "")) or {}
     if kind.has_status:
         fields = union(fields, fields_of(old, owned_part(kind, "status")) or {})
     entry = ManagedFieldsEntry(BEFORE, UPDATE, kind.api_version, "", str(now), fields)
-    return {entry.who: entry} if fields else {}
+    return {entry.writer: entry} if fields else {}
 
 
 def _hit(fields: Fields, more: Fields, less: Fields, allowed: Fields) -> Fields:
-    """What of somebody's fields is set or removed and may not be."""
+    """Return the fields of another manager that are set or removed without permission."""
     return difference(union(intersection(fields, more), below(fields, less)), allowed)
 
 
@@ -241,7 +241,7 @@ def _refuse_conflicts(kind: Kind, version: str, hit: Iterable[ManagedFieldsEntry
 
 
 def _conflicts(kind: Kind, version: str, hit: Iterable[ManagedFieldsEntry]) -> Iterator[tuple[str, str]]:
-    """Who, and the path; so many as can be told: steps may be long, and paths many."""
+    """Return managers and paths, up to a limit: steps may be long, and paths many."""
     size = 0
     for entry in hit:
         for path in paths(entry.fields):
@@ -251,11 +251,11 @@ def _conflicts(kind: Kind, version: str, hit: Iterable[ManagedFieldsEntry]) -> I
                 return
 
 
-# --- those who applied on their own side before ----------------------------------------------------------------------
+# --- client-side apply before ----------------------------------------------------------------------------------------
 
 
 def _last_applied(kind: Kind, old: dict[str, Tree], part: FieldNode) -> Fields:
-    """What kubectl's own record says it applied, as far as it is still there: taking these over is no conflict."""
+    """Return the live fields that kubectl's annotation says it applied: taking these over is no conflict."""
     text = old["metadata"].get("annotations", {}).get(LAST_APPLIED)
     try:
         config = msgspec.json.decode(text) if isinstance(text, str) else None
@@ -272,7 +272,7 @@ def _last_applied(kind: Kind, old: dict[str, Tree], part: FieldNode) -> Fields:
 
 
 def _remembered(new: dict[str, Tree], wanted: dict[str, Tree]) -> dict[str, Tree]:
-    """Where kubectl keeps a record of its own it is kept true, so that one may go back to applying by it."""
+    """Update kubectl's annotation if there is one, so that users may go back to client-side apply."""
     annotations = new["metadata"].get("annotations", {})
     if LAST_APPLIED not in annotations:
         return new
@@ -295,14 +295,14 @@ def _record_of(tree: Tree) -> Tree:
 
 
 def _read(trees: Tree, *, trusted: bool = True) -> Record:
-    """Empty where there is none, or where one that somebody sent makes no sense."""
+    """Return the entries of a record; none if there is no record, or an invalid one from a client."""
     entries: dict[tuple[str, ...], list[ManagedFieldsEntry]] = {}
     for each in trees if isinstance(trees, list) else ():
         entry = _entry(each, trusted)
         if entry is None:
             return {}
-        entries.setdefault(entry.who, []).append(entry)
-    return {who: replace(some[-1], fields=united([each.fields for each in some])) for who, some in entries.items()}
+        entries.setdefault(entry.writer, []).append(entry)
+    return {name: replace(some[-1], fields=united([each.fields for each in some])) for name, some in entries.items()}
 
 
 def _entry(tree: Tree, trusted: bool) -> ManagedFieldsEntry | None:
@@ -322,7 +322,7 @@ def _entry(tree: Tree, trusted: bool) -> ManagedFieldsEntry | None:
 
 
 def _with_record(tree: Tree, entries: Sequence[ManagedFieldsEntry]) -> Tree:
-    """Appliers first, then by time."""
+    """Return the tree with these entries: appliers first, then by time."""
     metadata = tree.get("metadata")
     meta = {name: each for name, each in metadata.items() if name != "managedFields"} if metadata else {}
     if entries:
@@ -332,20 +332,20 @@ def _with_record(tree: Tree, entries: Sequence[ManagedFieldsEntry]) -> Tree:
 
 
 def _capped(entries: Iterable[ManagedFieldsEntry]) -> list[ManagedFieldsEntry]:
-    """So many plain writers may come by: the oldest ones become one."""
+    """Join the oldest plain writers into one entry if there are too many."""
     everyone = [entry for entry in entries if entry.fields]
-    updaters = sorted((each for each in everyone if each.operation == UPDATE), key=lambda e: (e.time, e.who))
+    updaters = sorted((each for each in everyone if each.operation == UPDATE), key=lambda e: (e.time, e.writer))
     surplus = updaters[: len(updaters) - UPDATERS_MAX + 1] if len(updaters) > UPDATERS_MAX else []
     if not surplus:
         return everyone
     fields = united([each.fields for each in surplus])
-    old = {each.who for each in surplus}
+    old = {each.writer for each in surplus}
     ancient = ManagedFieldsEntry(ANCIENT, UPDATE, surplus[-1].version, "", surplus[-1].time, fields)
-    return [*(each for each in everyone if each.who not in old), ancient]
+    return [*(each for each in everyone if each.writer not in old), ancient]
 
 
 def _in_stored(kind: Kind, version: str, tree: Tree) -> dict[str, Tree]:
-    """A tree in the stored form. What has the wrong type in another one is left out: others tell of it."""
+    """Return a tree in the stored form. Fields with wrong types are left out: the validation reports them."""
     if kind.is_stored_as(version):
         result: dict[str, Tree] = tree
         return result

@@ -1,11 +1,11 @@
-"""Sets of fields, as ``metadata.managedFields`` writes them (FieldsV1), and what they are made from.
+"""Sets of fields, in the format of ``metadata.managedFields`` (FieldsV1).
 
 A set is a tree of mappings whose keys are steps of a path: ``f:name`` of a field or map entry, ``k:{"name":"a"}`` of an
-item of a keyed list, ``v:"a"`` of an item of a set. A path is in the set where its mapping is empty or has the entry
-``.``; else the mapping only leads further down. At the root an empty mapping is the empty set.
+item of a keyed list, ``v:"a"`` of an item of a set. A path is in the set if its mapping is empty or has the entry
+``.``; else the mapping only leads to deeper paths. At the root an empty mapping is the empty set.
 
-Promises: nothing here changes what it is given, and values may be shared between what goes in and what comes out; the
-work is bounded by the trees.
+Promises: arguments are not changed, and results may share values with them; the work is bounded by the size of the
+trees.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _is_in(fields: Fields) -> bool:
 
 
 def _made(inside: Fields, is_in: bool) -> Fields | None:
-    """A mapping with what is inside, and itself; None where neither is."""
+    """Return a mapping with these entries, and with itself if ``is_in``; None if it would have neither."""
     if inside and is_in:
         return {ITSELF: {}, **inside}
     return inside or ({} if is_in else None)
@@ -61,7 +61,7 @@ def _union(left: Fields, right: Fields) -> Fields:
 
 
 def united(sets: Sequence[Fields]) -> Fields:
-    """The union of many, at the cost of all of them: one after the other would copy the widest each time."""
+    """Return the union of many sets, in one pass: pairwise unions would copy the widest set each time."""
     some = [each for each in sets if each]
     if len(some) < 2:
         return some[0] if some else {}
@@ -78,7 +78,7 @@ def _united(sets: list[Fields]) -> Fields:
 
 
 def difference(left: Fields, right: Fields) -> Fields:
-    """What is in ``left`` and not in ``right``; that a field is gone does not take what is below it."""
+    """Return what is in ``left`` and not in ``right``; removing a field keeps the fields below it."""
     return {step: each for step in left if (each := _difference(left[step], right.get(step))) is not None}
 
 
@@ -102,7 +102,7 @@ def _intersection(left: Fields, right: Fields) -> Fields | None:
 
 
 def without(fields: Fields, roots: Fields) -> Fields:
-    """What of a set is neither at nor below the ends of ``roots``."""
+    """Return the fields that are neither at nor below the ends of ``roots``."""
     result: Fields = {}
     for step, each in fields.items():
         under = roots.get(step) if step != ITSELF else None
@@ -117,9 +117,9 @@ def without(fields: Fields, roots: Fields) -> Fields:
 
 
 def below(fields: Fields, roots: Fields) -> Fields:
-    """What of a set is at or below the ends of ``roots``."""
+    """Return the fields that are at or below the ends of ``roots``."""
     result: Fields = {}
-    for step in roots if len(roots) <= len(fields) else fields:  # a manager that owns little is quickly looked through
+    for step in roots if len(roots) <= len(fields) else fields:  # the smaller of the two
         under, each = roots.get(step), fields.get(step)
         if under is not None and each is not None and (not under or (each := below(each, under))):
             result[step] = each
@@ -127,7 +127,7 @@ def below(fields: Fields, roots: Fields) -> Fields:
 
 
 def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
-    """All paths of a set as messages name them, in the order of their steps."""
+    """Yield all paths of a set as messages name them, in the order of their steps."""
     for step in sorted(fields):
         if step != ITSELF:
             path = prefix + _shown(step)
@@ -150,7 +150,7 @@ def _shown(step: str) -> str:
 
 
 def cleaned(fields: Tree, depth: int = 0) -> Fields | None:
-    """A set as somebody sent it, in the one form that equal sets have; None where it is none."""
+    """Return a set from a client in the canonical form, in which equal sets are equal; None if it is invalid."""
     if not isinstance(fields, dict) or depth > DEPTH_MAX:
         return None
     inside: Fields = {}
@@ -180,7 +180,7 @@ def _is_step(step: str) -> bool:
 
 
 def fields_of(value: Tree, node: FieldNode) -> Fields | None:
-    """What of a value can be owned; None where nothing is there."""
+    """Return the fields of a value that can be owned; None if there is no value."""
     if value is None:
         return None
     if node.merge == "atomic":
@@ -215,7 +215,7 @@ def _fields_of_mapping(value: dict[str, Tree], node: FieldNode) -> Fields | None
                 result[step] = {}
         elif (inside := fields_of(each, inner)) is not None:
             result[step] = inside
-    return result if result or not value else None  # all that is in it belongs to nobody
+    return result if result or not value else None  # no field in it can be owned
 
 
 def _item_fields(value: Tree, item: FieldNode) -> Fields:
@@ -224,7 +224,7 @@ def _item_fields(value: Tree, item: FieldNode) -> Fields:
 
 
 def step_of(item: Tree, node: FieldNode) -> str:
-    """How an item of a keyed list or of a set is found."""
+    """Return the step that identifies an item of a keyed list or of a set."""
     if node.merge == "set" or not isinstance(item, dict):
         return f"v:{_encode(item).decode()}"
     keys = {name: item.get(name, default) for name, default in node.keys}
@@ -232,7 +232,7 @@ def step_of(item: Tree, node: FieldNode) -> str:
 
 
 def steps(items: list[Tree], node: FieldNode) -> dict[str, Tree]:
-    """Items by their steps; of several with one step the first counts."""
+    """Return items by their steps; the first of duplicates counts."""
     result: dict[str, Tree] = {}
     for each in items:
         result.setdefault(step_of(each, node), each)
@@ -243,9 +243,9 @@ def steps(items: list[Tree], node: FieldNode) -> dict[str, Tree]:
 
 
 def changes(old: Tree, new: Tree, node: FieldNode) -> Changes:
-    """What was set (added or changed) and what was removed on the way from ``old`` to ``new``; None: nothing.
+    """Return the fields set (added or changed) and removed between ``old`` and ``new``; None for no field.
 
-    What was set are fields, one by one; what was removed ends where all that was below went too (``without``).
+    Set fields are listed one by one; a removed path ends where all fields below were removed too (``without``).
     """
     if old is None:
         return fields_of(new, node), None
@@ -302,7 +302,7 @@ def _gathered(entries: dict[str, Changes]) -> Changes:
 
 
 def same(old: Tree, new: Tree, node: FieldNode) -> bool:
-    """Whether two values mean the same: amounts and times by what they say, absent fields by their defaults."""
+    """Whether two values mean the same: amounts and times are compared by value, absent fields by their defaults."""
     if node.sort == "leaf":
         return _same_leaf(old, new, node.name)
     if isinstance(old, dict) and isinstance(new, dict):

@@ -1,9 +1,9 @@
-"""How the parts of an object are merged: which are taken as a whole, which item by item, and by what items are known.
+"""How the parts of an object are merged: as a whole or item by item, and by which keys items are identified.
 
-A *node* describes one field. It is made from the shapes of our kinds and from the table of Kubernetes types, plus what
-neither says: which types and lists are taken as a whole (*atomic*), which lists are sets, which have several keys.
+A *node* describes one field. It is made from the types of our kinds and from the table of Kubernetes types, plus what
+neither says: which types and lists are *atomic* (merged as a whole), which lists are sets, which have several keys.
 Server-side apply (``field_ownership``) walks nodes, and ``openapi`` prints them as list and map types. Strategic merges
-follow the older merge keys of the Kubernetes table (``patches``), which are not always the same.
+follow the older merge keys of the Kubernetes table (``patches``), which sometimes differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Token = TypeVar("Token", bound=Hashable)
 Sort = Literal["leaf", "record", "map", "list"]
 Merge = Literal["atomic", "each", "keyed", "set"]
 
-# Of Kubernetes, by the types that it takes as a whole.
+# Kubernetes types that are merged as a whole.
 _ATOMIC_TYPES = frozenset({
     "ConfigMapKeySelector", "ConfigMapNodeConfigSource", "FileKeySelector", "LabelSelector", "LocalObjectReference",
     "NodeSelector", "NodeSelectorTerm", "ObjectFieldSelector", "ObjectReference", "OwnerReference",
@@ -53,15 +53,15 @@ _KEY_DEFAULTS = {("ContainerPort", "protocol"): "TCP"}
 
 @dataclass(slots=True, eq=False)
 class FieldNode:
-    """One field. ``fields`` are those of a record, with their names as they stand in a set of fields."""
+    """One field. ``fields`` are those of a struct, with their names as they stand in a set of fields."""
 
     sort: Sort
     merge: Merge
-    name: str = ""  # of a leaf's or record's type
+    name: str = ""  # of the type of a leaf or struct
     fields: Mapping[str, tuple[str, FieldNode]] = field(default_factory=dict)
-    item: FieldNode | None = None  # what a list or map holds
-    keys: tuple[tuple[str, object], ...] = ()  # of a keyed list: names, and what stands for an absent one
-    default: object = None  # of a leaf of ours: as it is written out
+    item: FieldNode | None = None  # the items of a list or map
+    keys: tuple[tuple[str, object], ...] = ()  # of a keyed list: names, and defaults for absent keys
+    default: object = None  # of a leaf of ours, in JSON
     keeps_unknown: bool = False
 
     @property
@@ -75,7 +75,7 @@ ANYTHING = FieldNode("leaf", "atomic", "any")
 
 @cache
 def node_of(kind: Kind) -> FieldNode:
-    """A kind in its stored version."""
+    """Return the node of a kind in its stored version."""
     return _record(shape_of(kind.type)) if kind.ours else type_node(kind.type.__name__)
 
 
@@ -83,8 +83,8 @@ _PARTS: dict[tuple[str, str, str], FieldNode] = {}
 
 
 def owned_part(kind: Kind, subresource: str) -> FieldNode:
-    """What can be owned through a kind's main resource, or through its status."""
-    name = kind.group, kind.name, subresource  # every write asks, and hashing a kind takes longer than finding it
+    """Return the part of a kind that can be owned through its main resource, or through its status."""
+    name = kind.group, kind.name, subresource  # every write asks, and hashing a kind is slow
     part = _PARTS.get(name)
     if part is None:
         part = _PARTS[name] = _owned_part(kind, subresource)
@@ -110,9 +110,9 @@ def _owned_part(kind: Kind, subresource: str) -> FieldNode:
 
 
 def in_place(tokens: Sequence[Token], wanted: Mapping[Token, int], before: Mapping[Token, int]) -> list[int]:
-    """In which order the items of a list stand after a merge, by their indexes.
+    """Return the order of a list's items after a merge, by their indexes.
 
-    Those that the change names have its order; another stays in front of those that it stood in front of before.
+    Items in the change have its order; other items stay in front of those that they stood in front of before.
     """
     named = sorted((i for i, token in enumerate(tokens) if token in wanted), key=lambda i: wanted[tokens[i]])
     others = [i for i, token in enumerate(tokens) if token not in wanted]
@@ -162,7 +162,7 @@ def _written(default: object) -> object:
 
 @cache
 def type_node(name: str) -> FieldNode:
-    """A type that Kubernetes defines."""
+    """Return the node of a Kubernetes type."""
     if name == "ObjectMeta":
         return _record(shape_of(ObjectMeta))
     fields = {each: (f"f:{each}", _of_type(type_, name, each)) for each, type_ in fields_of(name).items()}

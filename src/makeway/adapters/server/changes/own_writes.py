@@ -1,7 +1,7 @@
-"""Writes of our own controllers, recorded like anybody's where somebody keeps a record of who set what.
+"""Field ownership for writes of our own controllers, on objects that have a record of ownership.
 
-So that whoever applies a Job again is told that its ``suspend`` is ours by now, instead of stopping it unawares. An
-object that has no record gets none: most of what the controllers write is made by themselves, and pays nothing.
+A user who applies a Job again then learns that its ``suspend`` is ours by now, instead of stopping the Job by accident.
+An object without a record gets none: most objects that controllers write are made by themselves, and have no cost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RECORD = b'"managedFields"'
 
 
 def recorded(objects: StoredObjects, body: Body, clock: Clock) -> Body:
-    """``body``, an update of the main resource, with the record that belongs to it."""
+    """Return ``body``, an update of the main resource, with the updated record."""
     if not isinstance(body, Wire):
         return body
     kind = kind_of(type(body))
@@ -30,7 +30,7 @@ def recorded(objects: StoredObjects, body: Body, clock: Clock) -> Body:
     try:
         old = objects.get(kind, meta.namespace if kind.namespaced else "", meta.name)
     except NotFound:
-        return body  # the writer says so itself
+        return body  # the request has a record of its own
     if _RECORD not in old.data:
         return body
     before = old.tree()

@@ -1,14 +1,14 @@
-"""Changes as clients send them: JSON patches (RFC 6902), and strategic merges of the Kubernetes kinds.
+"""Patches of clients: JSON patches (RFC 6902), and strategic merges of the Kubernetes kinds.
 
-Both take a tree and give a new one; the tree they are given stays as it is. A strategic merge is a merge patch that
-knows lists: items are matched by the key that their type names (``kubernetes_types``), and directives in the patch
+Both take a tree and return a new one; the given tree is not changed. A strategic merge is a merge patch with rules for
+lists: items are matched by the key that their type names (``kubernetes_types``), and directives in the patch
 (``$patch``, ``$retainKeys``, ``$setElementOrder/…``, ``$deleteFromPrimitiveList/…``) say what plain values cannot.
 
-Promise: the work is bounded by the size of patch and tree, whatever they say. What one short operation could make
-large, a copy or a shift of a long list, is weighed before it is done; a move costs the same whatever it moves.
+Promise: the work is bounded by the size of patch and tree. Operations that are short but could make much, such as a
+copy or a shift in a long list, are measured before they are done; a move has the same cost for any value.
 
-Not here: JSON merge patches (``runtime.ports.merged``), server-side apply (``field_ownership``), and whether the
-outcome is a good object.
+Not here: JSON merge patches (``runtime.ports.merged``), server-side apply (``field_ownership``), validation of the
+result.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from makeway.api.schema.kubernetes_types import FieldType, fields_of
 from makeway.api.versions import Kind
 
 OPERATIONS_MAX = 10_000  # as a Kubernetes API server
-COPIED_BYTES_MAX = 3 * 1024 * 1024  # that the copies of one patch may add, likewise: each could double a document
-SHIFTED_MAX = 100_000_000  # places in lists that one patch may shift: a tenth of a second
+COPIED_BYTES_MAX = 3 * 1024 * 1024  # the sum that copies of one patch may add: each copy could double a document
+SHIFTED_MAX = 100_000_000  # list items that one patch may shift: a tenth of a second
 ACCEPTED = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
 
 _PATCH = "$patch"
@@ -36,7 +36,7 @@ _DELETE = "$deleteFromPrimitiveList/"
 
 
 class PatchRefused(Exception):
-    """A patch that says nothing sensible (400), is not taken here (415), or does not fit the object (422)."""
+    """A patch that is malformed (400), has an unsupported type (415), or does not fit the object (422)."""
 
     def __init__(self, code: int, message: str, causes: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -49,14 +49,14 @@ class PatchRefused(Exception):
 
 
 def json_patch(target: Tree, operations: Tree) -> Tree:
-    """``target`` after the operations of an RFC 6902 patch, all of them or none."""
+    """Return ``target`` after the operations of an RFC 6902 patch, all of them or none."""
     if not isinstance(operations, list):
         raise PatchRefused(400, f"a JSON patch is a list of operations, got {told(operations)}")
     if len(operations) > OPERATIONS_MAX:
         raise PatchRefused(
             413, f"{len(operations)} operations, more than the {OPERATIONS_MAX} that a JSON patch may have"
         )
-    document = [_copied(target)]  # so that the whole document has a place too
+    document = [_copied(target)]  # so that the root has a place too
     allowance = _PatchAllowance()
     moves = False
     for i, each in enumerate(operations):
@@ -88,7 +88,7 @@ def json_patch(target: Tree, operations: Tree) -> Tree:
 
 @dataclass(slots=True)
 class _PatchAllowance:
-    """What the operations of one patch may still cost beyond their own size."""
+    """The work that the operations of one patch may still cause beyond their own size."""
 
     copied: int = COPIED_BYTES_MAX
     shifted: int = SHIFTED_MAX
@@ -118,7 +118,7 @@ def _operation(each: Tree, i: int) -> tuple[str, list[str], list[str], Tree]:
 
 
 def _tokens(operation: dict[str, Tree], name: str, i: int) -> list[str]:
-    """The steps of a JSON pointer (RFC 6901)."""
+    """Return the steps of a JSON pointer (RFC 6901)."""
     text = operation.get(name)
     if not isinstance(text, str):
         raise PatchRefused(400, f"[{i}].{name}: expected a JSON pointer, got {told(text)}")
@@ -149,7 +149,7 @@ def _find(document: list[Tree], path: Sequence[str], at: str) -> Tree:
 
 
 def _index(token: str, last: int) -> int | None:
-    """A place in a list; None for what is no number, or beyond ``last``. No leading zeros (RFC 6901)."""
+    """Return a list index; None if it is no number, or beyond ``last``. No leading zeros (RFC 6901)."""
     if not (token.isascii() and token.isdigit()) or (token[0] == "0" and token != "0") or len(token) > 9:
         return None
     return int(token) if int(token) <= last else None
@@ -178,7 +178,7 @@ def _add(document: list[Tree], path: Sequence[str], value: Tree, at: str, allowa
 
 
 def _take(document: list[Tree], path: Sequence[str], at: str, allowance: _PatchAllowance) -> Tree:
-    """What is at ``path``, which must be there; it goes."""
+    """Remove and return the value at ``path``, which must exist."""
     found = _find(document, path, at)
     parent, token = _parent(document, path, at)
     if not path:
@@ -198,7 +198,7 @@ def _put(document: list[Tree], path: Sequence[str], value: Tree, at: str) -> Non
 
 
 def _move(document: list[Tree], path: Sequence[str], source: Sequence[str], i: int, allowance: _PatchAllowance) -> None:
-    """What is moved is not looked into: how deep all of it is in the end is seen when all operations are done."""
+    """Move a value without a look inside: the depth of the whole result is checked after all operations."""
     if path[: len(source)] == source and len(path) > len(source):
         raise _misfit(f"[{i}].path", f"{_pointer(source)} cannot be moved into itself")
     _add(document, path, _take(document, source, f"[{i}].from", allowance), f"[{i}].path", allowance)
@@ -209,9 +209,9 @@ def _too_deep(at: str) -> PatchRefused:
 
 
 def _check_depth(value: Tree, depth: int, at: str, allowance: _PatchAllowance | None = None) -> None:
-    """Nothing that is read later may be nested deeper than what is read from files.
+    """Refuse trees that are nested deeper than files may be.
 
-    Level by level: moves may have made something deeper than a stack. What is to be copied is weighed on the way.
+    Level by level, without recursion: moves may have made a tree deeper than the stack. Copies are measured on the way.
     """
     level = [value]
     while level:
@@ -228,21 +228,21 @@ def _items(value: dict[str, Tree] | list[Tree]) -> Iterable[Tree]:
 
 
 def _weight(value: Tree) -> int:
-    """About how many bytes a value has as JSON, without what is in it but for its keys."""
+    """Return the approximate bytes of a value as JSON: its keys, without what is nested in it."""
     if isinstance(value, str):
         return 2 + len(value)
     return 4 + sum(map(len, value)) + 4 * len(value) if isinstance(value, dict) else 4
 
 
 def _copied(tree: Tree) -> Tree:
-    """A tree of its own; the caller knows that it is not too deep."""
+    """Return a deep copy of a tree; the caller knows that it is not too deep."""
     if isinstance(tree, dict):
         return {key: _copied(each) for key, each in tree.items()}
     return [_copied(each) for each in tree] if isinstance(tree, list) else tree
 
 
 def _equal(left: Tree, right: Tree) -> bool:
-    """Equal as JSON: true is not 1, but 1 is 1.0."""
+    """Whether two values are equal as JSON: true is not 1, but 1 is 1.0."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -257,14 +257,14 @@ def _equal(left: Tree, right: Tree) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """What a type says about its fields: how lists are merged, and which type is inside."""
+    """What a type says about its fields: how lists are merged, and the type of a field."""
 
-    key: Callable[[str], str | None]  # of a field: the merge key of its items; "" merges plain values; None replaces
+    key: Callable[[str], str | None]  # field -> merge key of its items; "" merges plain values; None replaces the list
     inner: Callable[[str], _Lists]
 
 
 def strategic_merge(kind: Kind, version: str, target: Tree, change: Tree) -> Tree:
-    """``target`` with a strategic merge patch. Only Kubernetes' own kinds know how their lists are merged."""
+    """Return ``target`` with a strategic merge patch. Only Kubernetes' own kinds define how their lists are merged."""
     if kind.ours:
         message = f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
         raise PatchRefused(415, message)
@@ -288,7 +288,7 @@ def _lists(type_name: str) -> _Lists:
 
     def inner(name: str) -> _Lists:
         field = fields.get(name)
-        while field is not None and field.item is not None:  # lists and maps: what they hold
+        while field is not None and field.item is not None:  # lists and maps: their items
             field = field.item
         return _lists(field.name if field is not None and field.kind == "object" else "")
 
@@ -302,11 +302,11 @@ _META: Mapping[str, FieldType] = {
 _MERGED_SETS = {("ObjectMeta", "finalizers"), ("NodeSpec", "podCIDRs")}
 
 
-_Path = tuple[str, ...]  # made a text only for a refusal: a key may be as long as the patch
+_Path = tuple[str, ...]  # joined to a text only for a refusal: a key may be as long as the patch
 
 
 def _told_path(path: _Path, step: str = "") -> str:
-    """A place in a patch, as a message names it."""
+    """Return a place in a patch, as messages name it."""
     return "".join(
         each if each.startswith("[") else f".{short(each)}" for each in ((*path, step) if step else path)
     ).removeprefix(".")
@@ -339,7 +339,7 @@ def _merge(target: Tree, change: dict[str, Tree], lists: _Lists, path: _Path) ->
 
 
 def _plain(tree: Tree) -> Tree:
-    """A value as it stands in a patch, without nulls and directives."""
+    """Return a value of a patch without nulls and directives."""
     if isinstance(tree, dict):
         kept = {key: each for key, each in tree.items() if each is not None and not key.startswith("$")}
         return {key: _plain(each) for key, each in kept.items()}
@@ -355,7 +355,7 @@ def _bad(path: _Path, directive: str, message: str) -> PatchRefused:
 
 
 def _retain(result: dict[str, Tree], change: dict[str, Tree], path: _Path) -> None:
-    """Of a union only the fields that are named stay."""
+    """Keep only the named fields of a union."""
     if _RETAIN not in change:
         return
     named = change[_RETAIN]
@@ -396,19 +396,19 @@ def _has(item: Tree, directive: str) -> bool:
 
 
 def _place(item: Tree, key: str) -> Tree:
-    """By what an item is found: the value of its key, or itself."""
+    """Return the identity of an item: the value of its key, or itself."""
     return item.get(key) if key and isinstance(item, dict) else item
 
 
 def _token(value: Tree) -> Hashable:
-    """A value as a key; JSON's true is not its 1."""
+    """Return a value as a key; JSON's true is not its 1."""
     if isinstance(value, dict | list):
         raise PatchRefused(400, f"items are matched by texts and numbers, not by {told(value)}")
     return isinstance(value, bool), value
 
 
 def _tokens_of(items: Iterable[Tree], key: str) -> dict[Hashable, int]:
-    """Where each item stands; of several with one key the first counts."""
+    """Return the index of each item; the first of duplicates counts."""
     places: dict[Hashable, int] = {}
     for i, each in enumerate(items):
         places.setdefault(_token(_place(each, key)), i)
@@ -444,7 +444,7 @@ def _order_lists(result: dict[str, Tree], target: Tree, change: dict[str, Tree],
 
 
 def _check_order(patched: list[Tree], places: Mapping[Hashable, int], key: str, path: str) -> None:
-    """What a patch sets must stand in the order it asks for, in that order."""
+    """Check that the items which a patch sets stand in the order that it asks for."""
     kept = [each for each in patched if not (isinstance(each, dict) and _PATCH in each)]
     ranks = [places.get(_token(_place(each, key)), -1) for each in kept]
     if -1 in ranks or ranks != sorted(ranks):

@@ -1,7 +1,7 @@
-"""Connections are let in one by one, and each is known from that moment: before TLS, before the first byte.
+"""Accepts connections one by one; each is counted from that moment on: before TLS, before the first byte.
 
-The loop's own server accepts by itself and tells of a connection when TLS is agreed on. Until then nobody could count
-it, and a thousand that never say a word would take the descriptors that pods and clients need.
+The event loop's own server reports a connection only after the TLS handshake. Until then it could not be counted, and a
+thousand silent connections would use up the descriptors that pods and clients need.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from makeway.adapters.server.http.connections import ClientConnection, Connectio
 from makeway.adapters.server.http.limits import Limits
 
 log = logging.getLogger("makeway.server")
-AT_ONCE = 4  # that are let in before others have their turn: to agree on TLS takes a millisecond each
-PAUSE_SECONDS = 0.2  # where there is no descriptor left
+AT_ONCE = 4  # handshakes in a row, a millisecond each, before other tasks run
+PAUSE_SECONDS = 0.2  # if no descriptor is left
 FAREWELL_SECONDS = 1.0
-UNSENT_BYTES = 128 * 1024  # that the system may hold for a client beyond what is on its way
+UNSENT_BYTES = 128 * 1024  # that the system may buffer for a client beyond what is in transit
 NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Accepting:
-    """Stands in for the loop's server, as far as uvicorn asks it: ``close``, ``wait_closed``, ``sockets``."""
+    """Replaces the loop's server, with what uvicorn uses of it: ``close``, ``wait_closed``, ``sockets``."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, listener: socket.socket, protocol: Callable[[], ClientConnection],
@@ -46,7 +46,7 @@ class Accepting:
         for _ in range(AT_ONCE):
             try:
                 line, _ = self._listener.accept()
-            except OSError as error:  # nobody is there, or is gone again; the loop will call when somebody is
+            except OSError as error:  # no client is waiting (any more); the loop will call for the next one
                 if error.errno in NO_MORE:
                     self._rest(error)
                 return
@@ -61,7 +61,7 @@ class Accepting:
             welcome.add_done_callback(self._welcomes.discard)
 
     def _rest(self, error: OSError) -> None:
-        """Connections that were not accepted go on waiting, and an unknown one makes room."""
+        """Pause: waiting connections stay in the backlog, and one unknown connection is closed to make room."""
         log.warning("no connection can be accepted: %s", error.strerror)
         self._connections.turn_away_oldest()
         self._loop.remove_reader(self._listener)
@@ -77,7 +77,7 @@ class Accepting:
                 lambda: protocol, line, ssl=self._trust, ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=FAREWELL_SECONDS,
             )  # fmt: skip
-        except (Exception, asyncio.CancelledError):  # it speaks no TLS, is too slow, or was turned away
+        except (Exception, asyncio.CancelledError):  # it speaks no TLS, is too slow, or was refused
             self._connections.leave(protocol)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""What goes back to a client: objects, lists, tables, as its Accept header wants them.
+"""Answers to a client: objects, lists, tables, in the form that its Accept header asks for.
 
-A stored object is kept as the bytes that are served, so that most answers are put together, not encoded. A list is
-made piece by piece while it is sent: it costs the memory of its items, which is shared, and of one piece. A large
-object is a piece of its own, and no copy is made of it.
+A stored object is kept as the bytes that are served, so most answers are joined, not encoded. A list is made piece by
+piece while it is sent: it needs memory for its items, which are shared, and for one piece. A large object is a piece of
+its own, and is not copied.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Header = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """How objects are wanted: whole, as rows of a table, or their metadata alone."""
+    """The form of objects in an answer: whole, as rows of a table, or their metadata alone."""
 
     shape: Literal["object", "table", "metadata"] = "object"
     is_yaml: bool = False
@@ -64,14 +64,14 @@ class Response:
     body: bytes | Iterable[bytes] | AsyncIterator[bytes]
     content_type: str = JSON
     headers: list[Header] = field(default_factory=list)
-    advice: Sequence[Problem] = ()  # what is told in Warning headers
-    is_slow: bool = False  # a piece takes long to make, and is made in a thread
-    stream: OpenStream | None = None  # what a body without an end is counted as
+    advice: Sequence[Problem] = ()  # for Warning headers
+    is_slow: bool = False  # pieces take long to make, so they are made in a thread
+    stream: OpenStream | None = None  # under which an endless body is counted
 
 
 @lru_cache(maxsize=256)
 def form_of(accept: str) -> AnswerForm:
-    """The first form that is served, in the order the client names them. Raises ``Refused`` (406)."""
+    """Return the first supported form, in the client's order. Raises ``Refused`` (406)."""
     for clause in accept[:ACCEPT_CHARS_MAX].split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
         wanted = dict(part.split("=", 1) for part in rest if "=" in part)
@@ -99,21 +99,21 @@ class Shown:
         self._route, self._form, self._now, self._objects = route, form, now, objects
         self._is_as_stored = route.kind.is_stored_as(route.version)
         self.has_columns = True
-        # what makes equal objects equal bytes; None where that also depends on the time or on what was sent before
+        # a key for equal bytes of equal objects; None if the bytes also depend on the time or on earlier answers
         self.likeness = None if form.shape == "table" else (route.kind.group, route.version, form.shape)
 
     def encoded(self, each: Stored) -> bytes:
-        """JSON of an object, whole."""
+        """Return an object as JSON."""
         return each.data if self._is_as_stored else msgspec.json.encode(self._route.shown(each))
 
     def one(self, each: Stored) -> bytes:
-        """An object that stands alone: in an answer, or in an event of a watch."""
+        """Return an object as it stands alone: in an answer, or in an event of a watch."""
         if self._form.shape == "table":
             return msgspec.json.encode({**self._table([each]), "metadata": {"resourceVersion": each.resource_version}})
         return self._item(each)
 
     def bookmark(self, metadata: Mapping[str, Tree]) -> dict[str, Tree]:
-        """What stands in an event that is about no object."""
+        """Return the object of an event that is about no object."""
         if self._form.shape == "table":
             return {"kind": "Table", "apiVersion": META, "metadata": metadata, "columnDefinitions": [], "rows": []}
         if self._form.shape == "metadata":
@@ -168,7 +168,7 @@ class Shown:
         yield from _pieces(head[:-1] + b',"items":[', map(self._item, items))
 
     def _in_yaml(self, items: Sequence[Stored], metadata: Mapping[str, Tree]) -> Iterator[bytes]:
-        """An item at a time: to make all of it at once would take the memory of many such lists."""
+        """Encode one item at a time: encoding the list at once would need the memory of many such lists."""
         head = as_yaml(msgspec.json.encode(self._head(metadata)))
         yield head + (b"items:\n" if items else b"items: []\n")
         for each in items:
@@ -186,7 +186,7 @@ class Shown:
 
 
 def _pieces(head: bytes, items: Iterable[bytes]) -> Iterator[bytes]:
-    """A JSON document that ends in a list, in pieces of some size; an item of that size alone is one of them."""
+    """Yield a JSON document that ends in a list, in pieces of some size; a large item is a piece of its own."""
     parts, size, comma = [head], len(head), b""
     for each in items:
         parts.append(comma)

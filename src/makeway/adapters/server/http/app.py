@@ -1,7 +1,7 @@
-"""The API server as an ASGI application: who asks, what for, and the answer.
+"""The API server as an ASGI application: the user, the request, and the answer.
 
-The URL space is regular, and every microsecond is paid per request, so requests are dispatched here by hand instead of
-through a framework's routes and middleware (decision 0020).
+URLs are regular, and every microsecond counts in each request, so requests are dispatched by hand here instead of by
+the routes and middleware of a framework (decision 0020).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ OPEN_PATHS = frozenset({"healthz", "livez", "readyz", "version"})
 WARNING_BYTES_MAX = 4096  # of all Warning headers together
 _FIXED: tuple[Header, ...] = ((b"cache-control", b"no-cache, private"), (b"x-content-type-options", b"nosniff"))
 GZIP_WINDOW, GZIP_MEMORY = 16 + 12, 6  # zlib's way to ask for gzip, and for 48 KiB instead of 256 for each
-SLICE_BYTES = 64 * 1024  # that are handed to a connection at once: the next go when it has room again
-GZIP_LEVEL = 1  # the next room is on the same machine: time counts more than bytes
+SLICE_BYTES = 64 * 1024  # handed to a connection at once: the next slice follows when there is room again
+GZIP_LEVEL = 1  # clients are on the same machine: time counts more than bytes
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -74,25 +74,25 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Extras(Protocol):
-    """What the server is told about the rest of the process."""
+    """What the server asks the rest of the process."""
 
     def version(self) -> Mapping[str, str]:
         """The fields of ``/version``."""
 
     def not_ready(self) -> str:
-        """Why it cannot work yet; "" when it can."""
+        """Why it is not ready; "" when it is."""
 
     async def metrics(self) -> bytes:
         """``/metrics``, in the text format of Prometheus."""
 
     @property
     def logs(self) -> PodLogs | None:
-        """What runs pods here; None: nothing does."""
+        """The source of pod logs; None if no pods run here."""
 
     async def pending_workloads(
         self, namespace: str | None, queue: str, *, offset: int, limit: int
     ) -> Mapping[str, Tree] | None:
-        """What waits in a ClusterQueue (``namespace`` None) or LocalQueue; None where there is no such queue."""
+        """The waiting list of a ClusterQueue (``namespace`` None) or LocalQueue; None if there is no such queue."""
 
 
 class App:
@@ -122,7 +122,7 @@ class App:
         access.on_revoked(lambda: self._from_elsewhere(self._revoked))
 
     def stop(self) -> None:
-        """Take leave of all watches and follows. From any thread."""
+        """End all watches and followed logs. From any thread."""
         self._from_elsewhere(self._streams.stop)
 
     def _revoked(self) -> None:
@@ -281,7 +281,7 @@ class App:
 
 
 def _verbs(reads: Reads, writes: Writes) -> Mapping[str, Callable[[Call], Awaitable[Response]]]:
-    """Of objects; what belongs to single kinds is not among them."""
+    """The verbs of objects in general, without those of single kinds."""
     return {
         "get": reads.get, "list": reads.list, "create": writes.create, "update": writes.update, "patch": writes.patch,
         "delete": writes.delete, "deletecollection": writes.delete_collection,
@@ -322,13 +322,13 @@ def _verb(exchange: Exchange, route: Route) -> str:
 
 
 class Exchange:
-    """A request, and how its answer is sent."""
+    """One request, and the sending of its answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits, bodies: BodyBytes) -> None:
         self.scope = scope
         self.connection: ClientConnection = scope["state"]["connection"]
         self._bodies = bodies
-        self._ticket: tuple[str, int] | None = None  # whose body it is, and how much is held for it
+        self._ticket: tuple[str, int] | None = None  # whose body it is, and the bytes held for it
         self.route: Route | None = None
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self._receive, self._send, self._limits = receive, send, limits
@@ -354,7 +354,7 @@ class Exchange:
             raise not_allowed()
 
     async def body(self, user: User) -> bytes:
-        """All of it, within the limits. Raises ``RequestRefused``: 413, 429, and 408 where it takes too long."""
+        """Return the whole body, within the limits. Raises ``RequestRefused``: 413, 429, or 408 if it is too slow."""
         if not self._has_body:
             return b""
         most = self._limits.body_bytes
@@ -391,7 +391,7 @@ class Exchange:
     async def reply(self, answer: Response) -> None:
         body = answer.body
         headers = [(b"content-type", answer.content_type.encode()), *_FIXED, *answer.headers, *_warnings(answer)]
-        if self._has_body:  # nobody will read it
+        if self._has_body:  # the body will not be read
             headers.append((b"connection", b"close"))
         if isinstance(body, AsyncIterator):
             return await self._stream(answer, headers, body)
@@ -423,18 +423,18 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     async def _part(self, data: bytes) -> None:
-        """Some more of a body. What the connection has no room for waits here, and is not copied."""
+        """Send a part of a body. It waits here until the connection has room, without a copy."""
         if len(data) <= SLICE_BYTES:
             return await self._send({"type": "http.response.body", "body": data, "more_body": True})
         view = memoryview(data)
         for at in range(0, len(view), SLICE_BYTES):
             piece = view[at : at + SLICE_BYTES]
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # lets other requests run
         return None
 
     async def _stream(self, answer: Response, headers: list[Header], pieces: AsyncIterator[bytes]) -> None:
-        """A long list, a watch or a log, until it ends or nobody listens any more."""
+        """Send a long list, a watch or a log, until it ends or the client is gone."""
         sending = asyncio.current_task()
         listener = asyncio.ensure_future(self._until_gone(sending))
         seconds: float | None = self._limits.answer_seconds
@@ -450,7 +450,7 @@ class Exchange:
             self.connection.cut()
         except asyncio.CancelledError:
             if answer.stream is not None and answer.stream.over.done():
-                self.connection.cut()  # its client takes nothing, and what is over must not wait for it
+                self.connection.cut()  # the client does not read, and the end must not wait for it
             elif not self._is_gone:
                 raise
         finally:
@@ -466,7 +466,7 @@ class Exchange:
 
 
 async def _packed(pieces: Iterator[bytes], packer: Any, *, apart: bool) -> AsyncIterator[bytes]:
-    """Piece by piece, ``apart``: each made in a thread; in between others have their turn."""
+    """Compress piece by piece. ``apart``: each piece is made in a thread; other requests run in between."""
     while True:
         piece = await asyncio.to_thread(next, pieces, None) if apart else next(pieces, None)
         if piece is None:
@@ -483,7 +483,7 @@ async def _packed(pieces: Iterator[bytes], packer: Any, *, apart: bool) -> Async
 
 
 class ClientGone(Exception):
-    """The client left before it had said all."""
+    """The client left before its request was complete."""
 
 
 def _warnings(answer: Response) -> Iterable[tuple[bytes, bytes]]:
@@ -498,7 +498,7 @@ def _warnings(answer: Response) -> Iterable[tuple[bytes, bytes]]:
 
 
 def _report(error: Exception, exchange: Exchange) -> None:
-    """For the log: where it happened, but no value, for that could be a secret."""
+    """Log where an error happened, without values: they could be secrets."""
     where = "".join(traceback.format_tb(error.__traceback__))
     log.error("%s in a %s request\n%s", type(error).__name__, exchange.scope["method"], where)
 
@@ -511,7 +511,7 @@ def _refused(error: Exception, exchange: Exchange) -> Response:
     elif isinstance(error, PatchRefused):
         error = _patch_refusal(error, route)
     elif isinstance(error, ApplyConflict):
-        causes = [Cause("FieldManagerConflict", f"conflict with {who}", path) for who, path in error.conflicts]
+        causes = [Cause("FieldManagerConflict", f"conflict with {manager}", path) for manager, path in error.conflicts]
         error = RequestRefused(409, str(error), causes=causes)
     if not isinstance(error, RequestRefused):
         if not isinstance(error, ClientGone):
@@ -537,9 +537,9 @@ def application(
     store: SqliteStore, access: Access, extras: Extras, limits: Limits, clock: Clock, *, events_ms: int = EVENTS_MS,
     gave_up: GaveUp = log_trouble,
 ) -> App:  # fmt: skip
-    """The server of one Store; ``serving.Serving`` puts it on the net. ``events_ms``: how long events are kept.
+    """Return the server of one Store; ``serving.Serving`` listens for it. ``events_ms``: how long events are kept.
 
-    ``gave_up`` hears of objects that it cannot handle.
+    ``gave_up`` is called with objects that it cannot handle.
     """
     files = files_allowed()
     bounded = limits.within(files)

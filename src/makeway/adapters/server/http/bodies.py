@@ -1,7 +1,7 @@
-"""What a client sends: bytes to trees, and options out of queries.
+"""Parsing of requests: bodies to trees, and queries to options.
 
-JSON and YAML are read by the same rules as files (``api.reading.documents``): nesting and aliases are bounded, a key
-that is set twice is noticed. Everything else about a body is judged where objects are judged.
+JSON and YAML are read by the same rules as files (``api.reading.documents``): nesting and aliases are bounded,
+duplicate keys are noticed. Everything else about a body is checked by the validation of objects.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A body as a tree, and what is odd about its text."""
+    """A body as a tree, and the oddities of its text."""
 
     tree: Tree
     problems: Sequence[Problem] = ()
@@ -52,7 +52,7 @@ def media_type(content_type: str) -> str:
 
 
 def read(data: bytes, content_type: str, accepted: Sequence[str] = BODY_TYPES, type_: type[Wire] | None = None) -> Read:
-    """Raises ``RequestRefused``: 415 for a type that is not taken, 400 for a text that cannot be read."""
+    """Return a body as a tree. Raises ``RequestRefused``: 415 for an unsupported type, 400 for an unreadable text."""
     media = media_type(content_type) or accepted[0]
     if media not in accepted:
         raise unsupported_media(accepted)
@@ -61,13 +61,13 @@ def read(data: bytes, content_type: str, accepted: Sequence[str] = BODY_TYPES, t
     try:
         return read_yaml(data)
     except RequestRefused:
-        if type_ is Secret:  # what is wrong with a text is told with a piece of it
+        if type_ is Secret:  # messages about a text quote a part of it
             raise bad_request("the object provided cannot be read as YAML") from None
         raise
 
 
 def read_object(data: bytes, content_type: str, type_: type[Wire]) -> Read:
-    """A whole object; those that Kubernetes defines may come in protobuf."""
+    """Return a whole object; kinds that Kubernetes defines may come in protobuf."""
     if media_type(content_type) != protobuf.MEDIA or type_ not in IN_PROTOBUF:
         return read(data, content_type, type_=type_)
     try:
@@ -94,7 +94,7 @@ def read_json(data: bytes) -> Read:
 
 
 def read_yaml(data: bytes) -> Read:
-    """A document in either language, read with care: it says what is wrong with a text, and which keys come twice."""
+    """Read a document in either language, with full checks: messages about a bad text, and duplicate keys."""
     found = documents.parse(data)
     if not found:
         raise bad_request("the body of the request is empty")
@@ -119,7 +119,7 @@ def mapping(read: Read) -> dict[str, Tree]:
 
 
 def aimed(route: Route, tree: dict[str, Tree]) -> dict[str, Tree]:
-    """A body as the path means it: what it leaves out is filled in, what it says otherwise is refused."""
+    """Complete a body from its path, and refuse a body that contradicts the path."""
     version = route.api_version
     given = tree.get("apiVersion") or version
     if given != version:
@@ -155,7 +155,7 @@ def _quoted(value: Tree) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The parameters of a request; of one that is given twice the first counts."""
+    """The parameters of a request; the first of duplicates counts."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
 
@@ -200,7 +200,7 @@ class WriteOptions:
     mode: Mode = "Warn"
     is_dry: bool = False
     manager: str = ""
-    names_itself: bool = False  # the client said who it is, and wants that remembered
+    names_itself: bool = False  # the client sent its name, to be recorded
     force: bool = False
 
     @classmethod
@@ -222,13 +222,13 @@ def dry_run(query: Query) -> bool:
 
 
 def agent_name(user_agent: str) -> str:
-    """Who a client is, where it does not say: the name before the version in its User-Agent."""
+    """Return the name of a client that sends none: the name before the version in its User-Agent."""
     name = "".join(each for each in user_agent.partition("/")[0].strip() if each.isprintable())
     return name[:MANAGER_CHARS_MAX] or "unknown"
 
 
 def delete_options(data: bytes, content_type: str, query: Query) -> DeleteOptions:
-    """From the body, or where there is none from the query."""
+    """Return the options of a delete from the body, or if there is none from the query."""
     if data.strip():
         tree = mapping(read_object(data, content_type, DeleteOptions))
         tree = {name: each for name, each in tree.items() if each is not None}

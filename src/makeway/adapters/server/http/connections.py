@@ -1,12 +1,12 @@
-"""Connections whose patience ends: uvicorn's protocol, within limits, and how many of them a client may have.
+"""Connections with timeouts: uvicorn's protocol within limits, and the number of connections that a client may have.
 
-What uvicorn leaves to the operator is bounded here: how large the head of a request may be and how long it may take to
-arrive, how long a client may take nothing of its answer, how much waits for it meanwhile, how many connections there
-are. A client that exceeds one of them is told so where that is possible, and the connection ends.
+uvicorn leaves these limits to the operator: the size of a request's head and the time for it, the time that a client
+may leave its answer unread, the bytes buffered meanwhile, the number of connections. A client that exceeds a limit gets
+an error where that is possible, and the connection ends.
 
-A connection is *unknown* from when it is accepted, before TLS, until it shows a good token. Strangers have a share of
-their own: when it is used up the one that came first goes, so that the next one gets in. So no client without a
-token takes a place from one that has one, and one that has a token always gets as far as showing it.
+A connection is *unknown* from accept on, before TLS, until it shows a valid token. Unknown connections have a share of
+their own: when it is used up, the oldest one is closed for the next one. So a client without a token never takes the
+place of one that has a token, and a client with a token always gets as far as showing it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from makeway.adapters.server.http.limits import Limits
 from makeway.adapters.server.http.statuses import RequestRefused
 
 TOO_LARGE = b"the head of the request is too large"
-HIGH_BYTES, LOW_BYTES = 64 * 1024, 16 * 1024  # when a connection has no room for more of an answer, and again has
-STALLED_BYTES = 192 * 1024  # what one that is not read may hold: what is above, a slice, and the same below TLS
-STALL_SECONDS = 1.0  # that everybody is granted, however many do not read
+HIGH_BYTES, LOW_BYTES = 64 * 1024, 16 * 1024  # more: a connection has no room for an answer; less: it has room again
+STALLED_BYTES = 192 * 1024  # of one that is not read: the above, a slice, and the same again below TLS
+STALL_SECONDS = 1.0  # granted to every client, however many do not read
 RETRY_SECONDS = 5
 
 
@@ -40,10 +40,10 @@ class Connections:
         self._limits = limits
         self._unknown: dict[ClientConnection, None] = {}  # oldest first
         self._known: dict[str, dict[ClientConnection, None]] = {}  # by token
-        self._admins = 0  # of the known ones
+        self._admins = 0  # of the known connections
         self._stalled: dict[ClientConnection, float] = {}  # since when; longest first
         self._stalled_max = max(1, limits.buffered_bytes // STALLED_BYTES)
-        self.ended: Counter[str] = Counter()  # by the server, for what reason
+        self.ended: Counter[str] = Counter()  # closed by the server, by reason
 
     @property
     def counts(self) -> dict[str, int]:
@@ -51,7 +51,7 @@ class Connections:
 
     @property
     def buffered_bytes(self) -> int:
-        """What waits in this process for clients to take it, as far as TLS knows."""
+        """The bytes that wait in this process for clients to read them, as far as TLS knows."""
         everybody = [*self._unknown, *(connection for mine in self._known.values() for connection in mine)]
         return sum(c.transport.get_write_buffer_size() for c in everybody if c.transport is not None)
 
@@ -66,7 +66,7 @@ class Connections:
             self.turn_away_oldest()
 
     def turn_away_oldest(self) -> None:
-        """There is no room for more, whatever the limits say."""
+        """Close the oldest unknown connection, to make room, even within the limits."""
         if self._unknown:
             self._turn_away(next(iter(self._unknown)), "unknown")
 
@@ -82,9 +82,9 @@ class Connections:
             connection.user = None
 
     def admit(self, connection: ClientConnection, user: User) -> None:
-        """A connection has shown a token. Raises ``RequestRefused`` (429) where no more may be had, and says why.
+        """Register a connection that has shown a token. Raises ``RequestRefused`` (429) with the limit that is reached.
 
-        Before that an idle one makes way: first of the same token, and where all are many of anybody.
+        Before that an idle connection is closed: first one of the same token, and if there are many in all, any.
         """
         self.leave(connection)
         limits, is_admin = self._limits, user.role == "admin"
@@ -123,7 +123,7 @@ class Connections:
         self.leave(connection)
 
     def check(self, is_valid: Callable[[User], bool]) -> None:
-        """Tokens have ended: a connection with nothing under way is ended. What is being answered says so itself."""
+        """Tokens have ended: close their idle connections. A request that is being answered checks its token itself."""
         everybody = [connection for mine in self._known.values() for connection in mine]
         for connection in everybody:
             if connection.user is not None and not is_valid(connection.user) and not connection.is_busy:
@@ -132,7 +132,7 @@ class Connections:
     # --- those that are not read ---
 
     def stall(self, connection: ClientConnection, now: float) -> None:
-        """Its client takes nothing at present. Where those are too many, the one that is so for longest goes."""
+        """Note that a client does not read at present. If there are too many, the longest of them is closed."""
         self._stalled[connection] = now
         while len(self._stalled) > self._stalled_max:
             longest, since = next(iter(self._stalled.items()))
@@ -145,7 +145,7 @@ class Connections:
 
 
 class Countdown:
-    """A call that comes when the time is over, unless the countdown is stopped before."""
+    """A call after some time, unless the countdown is stopped before."""
 
     __slots__ = ("_call", "_handle", "_loop", "_seconds")
 
@@ -158,7 +158,7 @@ class Countdown:
         return self._handle is not None
 
     def start(self) -> None:
-        """Nothing happens where it runs already: the time is not prolonged."""
+        """Start it; a running countdown is not prolonged."""
         if self._handle is None:
             self._handle = self._loop.call_later(self._seconds, self._end)
 
@@ -173,28 +173,28 @@ class Countdown:
 
 
 def bounded(limits: Limits, connections: Connections) -> type[ClientConnection]:
-    """The protocol for a server with these limits."""
+    """Return the protocol class of a server with these limits."""
     return type("BoundedConnection", (ClientConnection,), {"limits": limits, "all": connections})
 
 
 class ClientConnection(HttpToolsProtocol):
-    """One connection. A class of its own for each server: ``limits`` and ``all`` belong to it."""
+    """One connection. Each server has a subclass of its own: ``limits`` and ``all`` belong to it."""
 
     limits: ClassVar[Limits] = Limits()
     all: ClassVar[Connections] = Connections(Limits())
-    user: User | None = None  # whose token was shown on it
-    line: socket.socket | None = None  # while TLS is not agreed on
+    user: User | None = None  # of the token that was shown on it
+    line: socket.socket | None = None  # during the TLS handshake
     idle_since = 0.0
-    _is_head = True  # a request has not begun, or its head is not complete
-    _unread_bytes = 0  # of a head that is not complete
+    _is_head = True  # no request has begun, or its head is incomplete
+    _unread_bytes = 0  # of an incomplete head
     _header_bytes = 0  # of the headers that were read
     _is_too_large = False
-    _arrival: Countdown  # while a head is awaited
-    _stall: Countdown  # while the client takes nothing
+    _arrival: Countdown  # running while a head is awaited
+    _stall: Countdown  # running while the client does not read
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is on its way, or being answered."""
+        """Whether a request is arriving or being answered."""
         return not self._is_head or self._unread_bytes > 0 or not (self.cycle is None or self.cycle.response_complete)
 
     @property
@@ -202,7 +202,7 @@ class ClientConnection(HttpToolsProtocol):
         return self._stall.is_running
 
     def is_of(self, user: User) -> None:
-        """It has shown a token. Raises ``RequestRefused``, see ``Connections.admit``."""
+        """Note the user of its token. Raises ``RequestRefused``, see ``Connections.admit``."""
         if self.user != user:
             self.all.admit(self, user)
             self.timeout_keep_alive = int(self.limits.idle_seconds)
@@ -223,7 +223,7 @@ class ClientConnection(HttpToolsProtocol):
         self.all.leave(self)
 
     def hang_up(self) -> None:
-        """End it in whatever state it is; a stranger gets no farewell, for which one would have to wait."""
+        """Close it in any state; an unknown connection is cut, because a TLS farewell would have to be waited for."""
         if self.line is not None:
             with suppress(OSError):
                 self.line.shutdown(socket.SHUT_RDWR)
@@ -236,7 +236,7 @@ class ClientConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def give_up(self) -> None:
-        """Its client takes nothing of what it asked for."""
+        """Cut it: its client does not read what it asked for."""
         self.all.ended["unread"] += 1
         self._stall.stop()
         self.all.move_on(self)

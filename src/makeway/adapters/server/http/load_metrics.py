@@ -1,4 +1,4 @@
-"""What the server holds for its clients at the moment, as metrics. Read when somebody asks, counted nowhere else."""
+"""Metrics of what the server holds for its clients at the moment. They are read on request and counted nowhere else."""
 
 from __future__ import annotations
 

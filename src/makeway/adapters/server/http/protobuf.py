@@ -29,7 +29,7 @@ Wire = int | bytes
 
 
 class Misread(ValueError):
-    """These bytes are not what they should be."""
+    """These bytes are not a valid message."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ def _numbers() -> Mapping[str, _Numbers]:
 
 
 def decoded(data: bytes, shape: Record) -> dict[str, Tree]:
-    """The object in an envelope, as a tree with its apiVersion and kind. Raises ``Misread``."""
+    """Return the object in an envelope, as a tree with its apiVersion and kind. Raises ``Misread``."""
     if not data.startswith(_MAGIC):
         raise Misread("it does not begin like a Kubernetes object")
     named, raw = {}, b""
@@ -87,12 +87,12 @@ def _fill(tree: dict[str, Tree], data: bytes, shape: Record, numbers: _Numbers) 
         name, is_pointer = numbers.names.get(number, ("", False))
         known = shape.fields.get(name)
         if known is None or name == UNREAD:
-            continue  # younger than we are; or a record that is ours to keep
+            continue  # newer than this table, or a record that only the server writes
         held = known.shape
         if isinstance(held, ListOf):
             tree.setdefault(name, []).extend(_items(value, held.item))
         elif isinstance(held, MapOf) and held.item.shape == ANYTHING:
-            tree[name] = {}  # a message without fields: that it is there says all
+            tree[name] = {}  # a message without fields: its presence is its meaning
         elif isinstance(held, MapOf):
             key, each = _entry(_bytes(value), held.item)
             tree.setdefault(name, {})[key] = each
@@ -152,7 +152,7 @@ def _value(value: Wire, known: Field) -> Any:
 def _time(data: bytes, name: str) -> Any:
     parts = {number: _signed(value) for number, value in _fields(data)}
     if not parts:
-        return _SKIPPED  # no time at all
+        return _SKIPPED  # not a time
     seconds, nanos = parts.get(1, 0), parts.get(2, 0)
     try:
         nano = seconds * 10**9 + nanos

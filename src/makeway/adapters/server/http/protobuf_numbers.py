@@ -1,8 +1,8 @@
-"""The numbers by which protobuf knows the fields of the Kubernetes types; of Kubernetes 1.37.
+"""The protobuf numbers of the fields of the Kubernetes types; of Kubernetes 1.37.
 
 One line per type: ``name=number``; ``name=2.4`` is field 4 of a message that JSON does not show, field 2; ``*`` marks a
-field that Go keeps as a pointer: it is sent only where it is set, and then counts, whatever its value. All others are
-always sent, and empty where nobody set them. ``kubernetes_types`` says what the fields hold.
+field that Go keeps as a pointer: it is sent only if it is set, and then counts, whatever its value. All others are
+always sent, and are empty if they are not set. ``kubernetes_types`` says what the fields hold.
 """
 
 from __future__ import annotations

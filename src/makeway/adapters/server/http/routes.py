@@ -1,11 +1,11 @@
-"""What a path asks for: which kind in which version, where, which object, which part of it.
+"""The target of a path: kind, version, namespace, object, subresource.
 
-The URL space of the API is regular, so it is taken apart rather than matched against patterns::
+URLs of the API are regular, so a path is split rather than matched against patterns::
 
     /api/v1[/namespaces/NS]/PLURAL[/NAME[/PART]]
     /apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/PART]]
 
-Each segment is decoded on its own and checked: nothing that a client writes in a path can reach outside the Store.
+Each segment is decoded on its own and checked: no path of a client can reach outside the Store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from makeway.runtime.ports import Stored, kind_key
 NOT_STORED = frozenset({
     "Binding", "Eviction", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SelfSubjectReview", "Configuration",
 })  # fmt: skip
-PARTS = {  # of an object; those of status are added to all kinds that have one
+PARTS = {  # of an object; ``status`` is added for all kinds that have one
     ("", "Pod"): ("log", "binding", "eviction"),
     ("", "Namespace"): ("finalize",),
 }
@@ -40,13 +40,13 @@ class Route:
 
     kind: Kind
     version: str
-    namespace: str | None  # None: of a kind without namespaces, or of all of them
-    name: str = ""  # "": all of them
+    namespace: str | None  # None: a kind without namespaces, or all namespaces
+    name: str = ""  # "": all objects
     part: str = ""
 
     @property
     def stored(self) -> Kind:
-        """The kind under which the Store keeps what is asked for."""
+        """The kind under which the Store keeps the object."""
         return self.kind.stored
 
     @property
@@ -59,17 +59,17 @@ class Route:
 
     @property
     def place(self) -> str:
-        """The namespace as the Store wants it."""
+        """The namespace as the Store expects it."""
         return self.namespace or ""
 
 
 def segments(raw_path: bytes) -> tuple[str, ...]:
-    """The parts of a path, each decoded. Raises ``Refused`` (400)."""
+    """Return the parts of a path, each decoded. Raises ``Refused`` (400)."""
     return _known_segments(raw_path) if len(raw_path) <= REMEMBERED_BYTES_MAX else _segments(raw_path)
 
 
 def route(parts: tuple[str, ...]) -> Route:
-    """Raises ``Refused``: 404 where nothing is served under that path."""
+    """Return the route of a path. Raises ``Refused`` (404) for an unknown path."""
     return _known_route(parts) if sum(map(len, parts)) <= REMEMBERED_BYTES_MAX else _route(parts)
 
 
@@ -129,7 +129,7 @@ def parts_of(kind: Kind) -> tuple[str, ...]:
 
 @cache
 def served() -> Mapping[tuple[str, str, str], Kind]:
-    """Kinds by group, version and plural; those that are only answered are among them."""
+    """Return the kinds by group, version and plural, also those that are only answered, never stored."""
     return {
         (kind.group, version, kind.plural): kind
         for kind in KINDS

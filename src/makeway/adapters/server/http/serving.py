@@ -24,10 +24,10 @@ BACKLOG = 512
 
 
 class Serving:
-    """One server at one address. ``start`` returns once it listens, ``stop`` once nobody is served any more.
+    """One server at one address. ``start`` returns once it listens, ``stop`` once no request is served any more.
 
-    ``date`` says when its certificate is to be renewed, where that is not the clock of the app: clients judge it by
-    theirs.
+    ``date``: the clock for the renewal of the certificate, if it is not the app's: clients check the certificate by
+    their own.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Serving:
         self._thread: Thread | None = None
 
     def start(self) -> tuple[str, int]:
-        """The address it listens on; port 0 is a free one. Raises OSError where it cannot be had."""
+        """Return the address it listens on; port 0 picks a free one. Raises OSError if the address is not available."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.create_server((self._host, self._port), family=family, backlog=BACKLOG)
         limits = self._app.limits
@@ -66,7 +66,7 @@ class Serving:
         renewal.cancel()
 
     async def _renew(self) -> None:
-        """A server may run for years; its certificate does not."""
+        """Renew the certificate in time: a server may run for years."""
         while True:
             await asyncio.sleep(RENEWAL_SECONDS)
             try:
@@ -87,7 +87,7 @@ class Serving:
             listener.close()
 
     def stop(self) -> None:
-        """Watches end at once, other requests within a few seconds."""
+        """End watches at once, and other requests within a few seconds."""
         if self._server is not None and self._thread is not None:
             self._app.stop()
             self._server.should_exit = True
@@ -96,7 +96,7 @@ class Serving:
 
 
 class _Loop(uvloop.Loop):
-    """uvicorn asks the loop for a server; it gets one that counts what it lets in."""
+    """The loop that uvicorn uses: its server counts the connections that it accepts."""
 
     def __init__(self, app: App) -> None:
         super().__init__()

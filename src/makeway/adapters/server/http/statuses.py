@@ -1,7 +1,7 @@
-"""How the server says no: every error is a Kubernetes ``Status``, in the shape that kubectl takes apart and prints.
+"""Errors: each one is a Kubernetes ``Status``, in the shape that kubectl reads and prints.
 
-A request fails with ``RequestRefused``, which knows its code and words, or with an error of the Store. ``status``
-makes of either what goes over the wire. Nothing here repeats a value of the request that could be a secret.
+A request fails with ``RequestRefused``, which has its code and words, or with an error of the Store. ``status`` turns
+either into the answer. No answer repeats a value of the request that could be a secret.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from makeway.api.reading.structure import short
 from makeway.api.versions import Kind
 from makeway.runtime.ports import Expired, Invalid, Retryable, StoreError, TooLarge
 
-TOLD_MAX = 1000  # problems of one object: an answer is not many times as large as what was asked
+TOLD_MAX = 1000  # problems of one object: an answer must not be many times as large as the request
 DECODING = ("UnknownField", "DuplicateField")  # what fieldValidation=Strict refuses
-_CAUSES = {  # the reason of a cause, and the words that kubectl's users know it by
+_CAUSES = {  # the reason of a cause, and kubectl's words for it
     "Required": ("FieldValueRequired", "Required value"),
     "Invalid": ("FieldValueInvalid", "Invalid value"),
     "NotSupported": ("FieldValueNotSupported", "Unsupported value"),
@@ -47,7 +47,7 @@ class Cause:
 
 
 class RequestRefused(Exception):
-    """A request that cannot be answered otherwise. ``reason`` is that of the code where none is given."""
+    """A request that has no other answer. If no reason is given, it follows from the code."""
 
     def __init__(
         self, code: int, message: str, *, reason: str = "", causes: Sequence[Cause] = (),
@@ -60,7 +60,7 @@ class RequestRefused(Exception):
         self.causes = tuple(causes)
         self.retry_seconds = retry_seconds
         self.about = about  # group, kind or resource, name
-        self.closes = closes  # the connection is of no use any more
+        self.closes = closes  # the connection cannot be used any more
 
     def status(self) -> dict[str, Tree]:
         group, kind, name = self.about
@@ -79,7 +79,7 @@ class RequestRefused(Exception):
 
 
 def refusal(error: StoreError, kind: Kind | None, version: str = "", name: str = "") -> RequestRefused:
-    """An error of the Store, as the client of a request about ``kind`` is told."""
+    """Return an error of the Store, as the client of a request about ``kind`` sees it."""
     if isinstance(error, Invalid) and not isinstance(error, TooLarge):
         return invalid(error.problems, kind, version, name)
     about = ("", "", "") if kind is None else (kind.group, kind.plural, name)
@@ -112,7 +112,7 @@ def invalid(problems: Sequence[Problem], kind: Kind | None, version: str, name: 
 
 
 def _discreet(problem: Problem, kind: Kind | None) -> Problem:
-    """What is wrong with a value of a Secret is told without the value; that there is too much of it shows none."""
+    """Return the problem without values of a Secret; a message about size shows none."""
     if (
         problem.cause == "TooLong"
         or kind is None
@@ -124,7 +124,7 @@ def _discreet(problem: Problem, kind: Kind | None) -> Problem:
 
 
 def decoding_words(problem: Problem) -> str:
-    """An unknown or repeated field, as kubectl's users know it; the hint, where there is one, says what to write."""
+    """Return the words for an unknown or repeated field, in kubectl's style, with the hint if there is one."""
     what = "duplicate field" if problem.cause == "DuplicateField" else "unknown field"
     return f'{what} "{short(problem.path)}"' + (f" ({problem.hint})" if problem.hint else "")
 
@@ -145,7 +145,7 @@ def _worded(problem: Problem) -> str:
 
 
 def warning_words(problem: Problem) -> str:
-    """One warning, for a Warning header: one line, printable ASCII."""
+    """Return a warning for a Warning header: one line of printable ASCII."""
     text = decoding_words(problem) if problem.cause in DECODING else _worded(problem)
     return text.encode("ascii", "replace").decode().replace("\n", " ")
 
@@ -187,6 +187,6 @@ def failed(message: str = "an internal error occurred; the log of the server say
 
 
 def success(kind: Kind, name: str, uid: str) -> Mapping[str, Tree]:
-    """What a removal answers once the object is gone."""
+    """Return the answer to a removal once the object is gone."""
     details = {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural, "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

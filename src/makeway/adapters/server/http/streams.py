@@ -1,8 +1,8 @@
-"""Answers without an end: watches and follows of logs. How many there are, whose they are, and what ends them.
+"""Endless answers: watches and followed logs. Their number, their owners, and what ends them.
 
-Both count against the share of a token. When a token has ended, or the server stops, its streams are told at once: one
-whose client reads ends in order, one whose client does not is cut off. Nothing is asked of the streams themselves but
-to look at ``goes_on`` before they send, and to wait for ``over`` beside whatever else they wait for.
+Both count against the share of a token. When a token has ended, or the server stops, its streams are notified at once:
+one whose client reads ends in order, another one is cut off. A stream only has to check ``goes_on`` before it sends,
+and to wait for ``over`` beside whatever else it waits for.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Protocol
 from makeway.adapters.server.http.limits import Limits
 from makeway.adapters.server.http.statuses import RequestRefused
 
-LOOK_SECONDS = 1.0  # between two looks for tokens whose time is up
+LOOK_SECONDS = 1.0  # between two checks for expired tokens
 RETRY_SECONDS = 5
 
 
 class Outlet(Protocol):
-    """The connection that a stream goes out by."""
+    """The connection of a stream."""
 
     @property
     def is_stalled(self) -> bool:
-        """Whether its client takes nothing at present."""
+        """Whether its client does not read at present."""
 
     def cut(self) -> None:
-        """End it without a word."""
+        """Cut it without a farewell."""
 
 
 class OpenStream:
-    """One of them, from when it is granted until ``close``."""
+    """A stream, from when it is granted until ``close``."""
 
-    def __init__(self, streams: Streams, who: str, allowed: Callable[[], bool]) -> None:
-        self._streams, self._who, self._allowed = streams, who, allowed
+    def __init__(self, streams: Streams, token: str, allowed: Callable[[], bool]) -> None:
+        self._streams, self._token, self._allowed = streams, token, allowed
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.outlet: Outlet | None = None  # once there is an answer
 
@@ -44,23 +44,23 @@ class OpenStream:
 
     @property
     def was_denied(self) -> bool:
-        """Whether its token is no longer good: nothing more is said to it."""
+        """Whether its token is no longer valid: then nothing more is sent."""
         return not self._allowed()
 
     def end(self) -> None:
-        """Its time has come, whatever it is doing."""
+        """End it, whatever it is doing."""
         if not self.over.done():
             self.over.set_result(None)
         if self.outlet is not None and self.outlet.is_stalled:
             self.outlet.cut()
 
     def close(self) -> None:
-        """It has ended; its share is free. Once or several times."""
-        self._streams.forget(self, self._who)
+        """Give back its share; it may be called several times."""
+        self._streams.forget(self, self._token)
 
 
 class Streams:
-    """All streams of one server. ``allowed`` of each says whether its token still is good. On the HTTP loop only."""
+    """All streams of one server. ``allowed`` says whether a stream's token is still valid. On the HTTP loop only."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -72,42 +72,42 @@ class Streams:
     def count(self) -> int:
         return len(self._open)
 
-    def begin(self, who: str, allowed: Callable[[], bool]) -> OpenStream:
-        """A place for one more. Raises ``RequestRefused`` (429) where there is none, and says which limit it was."""
+    def begin(self, token: str, allowed: Callable[[], bool]) -> OpenStream:
+        """Grant one more stream. Raises ``RequestRefused`` (429) with the limit that is reached."""
         most, mine = self._limits.streams, self._limits.streams_per_token
-        if self._counts[who] >= mine:
+        if self._counts[token] >= mine:
             words = f"too many watches and log follows are open: this token has {mine}, which is all that one may have"
             raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS)
         if self.count >= most:
             words = f"too many watches and log follows are open: all clients have {most} together, which is the most"
             raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS)
-        stream = OpenStream(self, who, allowed)
+        stream = OpenStream(self, token, allowed)
         self._open[stream] = None
-        self._counts[who] += 1
+        self._counts[token] += 1
         if self._stopping:
             stream.end()
         return stream
 
-    def forget(self, stream: OpenStream, who: str) -> None:
+    def forget(self, stream: OpenStream, token: str) -> None:
         if stream in self._open:
             del self._open[stream]
-            self._counts[who] -= 1
-            if not self._counts[who]:
-                del self._counts[who]
+            self._counts[token] -= 1
+            if not self._counts[token]:
+                del self._counts[token]
 
     def check(self) -> None:
-        """End those whose token has ended."""
+        """End streams whose token has ended."""
         for each in [each for each in self._open if not each.goes_on]:
             each.end()
 
     def stop(self) -> None:
-        """End all of them; their clients begin anew, here or elsewhere."""
+        """End all streams; their clients resume, here or elsewhere."""
         self._stopping = True
         for each in list(self._open):
             each.end()
 
     async def look_after(self) -> None:
-        """A token that ends by its time tells nobody."""
+        """Check regularly: a token that expires causes no event."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.check()

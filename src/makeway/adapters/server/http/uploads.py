@@ -1,7 +1,7 @@
-"""How many bytes of bodies a server holds at a time, from any client, however slowly they come.
+"""Limits the bytes of bodies that a server holds at a time, from any client, however slowly they come.
 
-A small body costs no more than the connection it comes on. For a large one room is taken before its first byte is read,
-as much as it says it will be, and kept until it has been answered: so a crowd of slow senders gets 429, not memory.
+A small body costs no more than its connection. For a large one its announced size is reserved before the first byte is
+read, and kept until the answer. So a crowd of slow senders gets 429 instead of memory.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class BodyBytes:
     def held(self) -> int:
         return self._held.total()
 
-    def take(self, who: str, size: int) -> tuple[str, int] | None:
-        """Room for a body; what is to be given back. Raises ``RequestRefused`` (429), which says which limit it was."""
+    def take(self, token: str, size: int) -> tuple[str, int] | None:
+        """Reserve room for a body; return what to give back. Raises ``RequestRefused`` (429) with the limit reached."""
         if size < SMALL_BYTES:
             return None
-        mine = self._held[who]
+        mine = self._held[token]
         if mine and mine + size > self._most // 2:
             words = f"too many large bodies are on their way: of one token at most {self._most // 2} bytes are taken"
             raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
         if self.held and self.held + size > self._most:
             words = f"too many large bodies are on their way: at most {self._most} bytes are taken of all together"
             raise RequestRefused(429, words, retry_seconds=RETRY_SECONDS, closes=True)
-        self._held[who] += size
-        return who, size
+        self._held[token] += size
+        return token, size
 
-    def give_back(self, who: str, size: int) -> None:
-        self._held[who] -= size
-        if not self._held[who]:
-            del self._held[who]
+    def give_back(self, token: str, size: int) -> None:
+        self._held[token] -= size
+        if not self._held[token]:
+            del self._held[token]

@@ -1,12 +1,11 @@
 """Watches over HTTP: events as lines of JSON, as they are committed.
 
-A watch is a place in the history of a kind (``runtime.stores.history``) and holds nothing else: it sends what came
-since, then waits to be called. All that are waiting are called once per commit, and commits that come close
-together count as one.
+A watch is a position in the history of a kind (``runtime.stores.history``) and holds nothing else: it sends the events
+since then, and waits. All waiting watches are woken once per commit, and commits that come close together count as one.
 
-What a watch sends at once is bounded by bytes, and of a large object it is the stored bytes themselves, which all
-watches share. While a client takes nothing no more is made for it; a client that cannot keep up falls behind in the
-history and is told to list again. Nothing piles up for it.
+A watch sends a bounded number of bytes at once, and for a large object the stored bytes themselves, which all watches
+share. While a client does not read, nothing more is made for it. A client that cannot keep up falls behind in the
+history, and must list again. Nothing is buffered for it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from makeway.api.reading.documents import Tree
 from makeway.runtime.ports import Expired, Filter, KindKey, Revision, WatchEvent, kind_key
 
 EVENTS_PER_SEND = 500
-BYTES_PER_SEND = 64 * 1024  # and the rest of the event that reaches it
+BYTES_PER_SEND = 64 * 1024  # and the rest of the event that crosses it
 PIECES_MAX = 64
 PIECES_BYTES_MAX = 8 * 1024 * 1024
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -40,12 +39,12 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What a watch is to begin with, and how long it may last."""
+    """How a watch begins, and how long it may last."""
 
     since: str
     seconds: float
     bookmarks: bool
-    initial: bool | None  # None: as the resourceVersion says
+    initial: bool | None  # None: depends on the resourceVersion
 
     @classmethod
     def of(cls, query: Query, limits: Limits) -> WatchOptions:
@@ -69,7 +68,7 @@ class WatchOptions:
 
 
 class Bell:
-    """Calls watches that wait when something was committed that may concern them."""
+    """Wakes waiting watches after a commit that may concern them."""
 
     def __init__(self, limits: Limits, before: Callable[[], None]) -> None:
         self._gather = limits.gather_seconds
@@ -84,9 +83,9 @@ class Bell:
         self._loop = asyncio.get_running_loop()
 
     def committed(self, changes: Sequence[Revision]) -> None:
-        """Told on the thread of the writer."""
+        """Called on the thread of the writer."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended, and no watch waits any more
                 self._loop.call_soon_threadsafe(self._note, {kind_key(change.after.kind) for change in changes})
 
     def _note(self, kinds: set[KindKey]) -> None:
@@ -118,18 +117,18 @@ class Bell:
 
 
 class Watches:
-    """What all watches of a server share: the bell, and pieces that others may want too."""
+    """What all watches of a server share: the bell, and encoded pieces that several watches need."""
 
     def __init__(self, store: SqliteStore, limits: Limits) -> None:
         self.store = store
         self.limits = limits
         self.bell = Bell(limits, self.forget)
-        self._pieces: dict[object, WatchChunk] = {}  # what was sent since the bell rang last
+        self._pieces: dict[object, WatchChunk] = {}  # encoded since the last ring
         self._pieces_bytes = 0
         store.on_commit(self.bell.committed)
 
     def begin(self, call: Call, chosen: Filter, shown: Shown, stream: OpenStream) -> Watching:
-        """Raises what the Store says of its beginning."""
+        """Begin a watch. Raises the Store's errors about its start revision."""
         watching = Watching(self, WatchOptions.of(call.query, self.limits), chosen, shown, stream)
         watching.open()
         return watching
@@ -142,7 +141,7 @@ class Watches:
         return self._pieces.get(key)
 
     def keep(self, key: object, piece: WatchChunk) -> None:
-        """For the next watch in the same place that wants to see the same, as far as there is room."""
+        """Keep a piece for the next watch with the same position and form, as far as there is room."""
         size = self._pieces_bytes + sum(map(len, piece.parts))
         if len(self._pieces) < PIECES_MAX and size <= PIECES_BYTES_MAX:
             self._pieces[key] = piece
@@ -150,7 +149,7 @@ class Watches:
 
 
 class WatchChunk(NamedTuple):
-    """What one watch sends at once, and where it is then."""
+    """What one watch sends at once, and its position after that."""
 
     parts: tuple[bytes, ...]
     place: int
@@ -164,11 +163,11 @@ class Watching:
         self._watches, self._asked, self._chosen, self._shown = watches, asked, chosen, shown
         self._stream = stream
         self._watch: SharedWatch | None = None
-        self._place = ""  # up to where all is known to the client
+        self._place = ""  # the client knows everything up to this revision
         self._error: RequestRefused | None = None
         self._is_up_to_date = False
-        self._marked = ""  # the last place that a bookmark told
-        self._initial_end = ""  # the revision at which what there was has been told
+        self._marked = ""  # the revision of the last bookmark
+        self._initial_end = ""  # the revision of the initial list
 
     def open(self) -> None:
         store, asked = self._watches.store, self._asked
@@ -189,7 +188,7 @@ class Watching:
             self._place = since
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """What is sent, in parts; a line may be several of them."""
+        """Yield what is sent, in parts; a line may take several parts."""
         called = self._watches.bell.join(self._chosen.key)
         self._stream.over.add_done_callback(lambda _: called.set())
         try:
@@ -201,9 +200,9 @@ class Watching:
     async def _lines(self, called: asyncio.Event) -> AsyncIterator[bytes]:
         loop, marks, every = asyncio.get_running_loop(), self._asked.bookmarks, self._watches.limits.bookmark_seconds
         until, mark_at = loop.time() + self._asked.seconds, loop.time() + every
-        yield b""  # the client learns at once that it is heard
+        yield b""  # the client gets the headers at once
         while self._stream.goes_on:
-            called.clear()  # whatever comes from here on rings again
+            called.clear()  # any later commit rings again
             for part in self._news():
                 yield part
             now = loop.time()
@@ -220,7 +219,7 @@ class Watching:
             yield self._bookmark()
 
     def _news(self) -> Sequence[bytes]:
-        """What came since the last time. Watches that are alike and in the same place share the work."""
+        """Return the changes since the last call. Equal watches at the same position share the work."""
         if self._error is not None or self._watch is None:
             assert self._error is not None
             return (_error_line(self._error),)
@@ -252,12 +251,12 @@ class Watching:
         return WatchChunk(tuple(self._parts(events)), int(self._place) if place is None else place, is_all)
 
     def _parts(self, events: Sequence[WatchEvent]) -> Iterator[bytes]:
-        """Lines, many small ones in one part; of a large object the bytes that are stored, not a copy of them."""
+        """Yield lines, many small ones in one part; a large object as its stored bytes, without a copy."""
         lines: list[bytes] = []
         for event in events:
             assert event.object is not None
             shown = self._shown.one(event.object)
-            self._shown.has_columns = False  # of a table only the first event says what its columns are
+            self._shown.has_columns = False  # only the first event of a table has the column definitions
             lines.append(b'{"type":"%b","object":' % event.type.encode())
             if len(shown) >= BYTES_PER_SEND:
                 yield from (b"".join(lines), shown)

@@ -1,1 +1,1 @@
-"""What is served, as OpenAPI documents: ``documents``, made of ``paths`` and ``types``; ``protobuf`` for kubectl."""
+"""OpenAPI documents of what is served: ``documents``, made of ``paths`` and ``types``; ``protobuf`` for kubectl."""

@@ -1,8 +1,9 @@
-"""What is served as OpenAPI documents: ``kubectl explain``, the checks of ``--validate``, and patches of kubectl's own.
+"""OpenAPI documents of what is served: for ``kubectl explain``, the checks of ``--validate``, and kubectl's own
+patches.
 
-Version 3 is one document per group and version, listed in an index with a hash of each, so that clients read one again
-only when it has changed. Version 2 is one document of all, as JSON and in protobuf. Both are printed from the same
-shapes as the CRDs and from the table of Kubernetes types; every type has a name of its own, and is referred to by it.
+Version 3 is one document per group and version, listed in an index with a hash of each, so that clients read a document
+again only when it has changed. Version 2 is one document of everything, as JSON and in protobuf. Both are printed from
+the same types as the CRDs and from the table of Kubernetes types. Each type has its own name, and references use it.
 
 Promise: equal bytes on every run; a document is made when it is first asked for, and kept.
 """
@@ -29,7 +30,7 @@ _INFO = {"title": "makeway", "version": makeway.__version__}
 
 
 def openapi(path: str, accept: str) -> tuple[str, bytes] | None:
-    """The content type and body of an OpenAPI document; None where ``path`` asks for something else."""
+    """Return the content type and body of an OpenAPI document; None if ``path`` is no OpenAPI path."""
     path = path.rstrip("/")
     if path == "/openapi/v2":
         return (V2_PROTOBUF, _v2_protobuf()) if _ASKS_PROTOBUF in accept else (JSON, _v2())
@@ -41,7 +42,7 @@ def openapi(path: str, accept: str) -> tuple[str, bytes] | None:
 
 @cache
 def _served() -> Mapping[str, tuple[ServedResource, ...]]:
-    """Resources by the name of their document, such as ``apis/batch/v1``."""
+    """Return resources by the name of their document, such as ``apis/batch/v1``."""
     return {
         f"apis/{group}/{version}" if group else f"api/{version}": resources
         for group, versions in versions_by_group().items()

@@ -1,6 +1,6 @@
-"""Paths as OpenAPI operations: which verbs a resource takes, with which parameters, in which forms.
+"""OpenAPI operations of paths: the verbs of a resource, with their parameters and forms.
 
-kubectl looks here for what the server can do: whether a patch takes ``fieldValidation``, and of which sorts it may be.
+kubectl reads here what the server supports: whether a patch takes ``fieldValidation``, and which patch types it takes.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _COLLECTION = ("list", "create", "deletecollection")
 
 
 def patch_types(kind: Kind) -> tuple[str, ...]:
-    """Which patches a kind takes."""
+    """Return the patch types of a kind."""
     return (APPLY, *PATCHES) if kind.ours else (APPLY, *PATCHES, STRATEGIC)
 
 
 def operations(resource: ServedResource, types: Types) -> dict[str, Tree]:
-    """The paths of a resource, as version 3 writes them."""
+    """Return the paths of a resource, in version 3."""
     paths: dict[str, Tree] = {}
     for path, verb, answers in _served(resource):
         here = paths.setdefault(path, {"parameters": [_parameter(name, "path") for name in _placeholders(path)]})
@@ -54,7 +54,7 @@ def operations(resource: ServedResource, types: Types) -> dict[str, Tree]:
 
 
 def operations_v2(resource: ServedResource, types: Types) -> dict[str, Tree]:
-    """The paths of a resource, as version 2 writes them."""
+    """Return the paths of a resource, in version 2."""
     paths: dict[str, Tree] = {}
     for path, verb, answers in _served(resource):
         names = [_parameter_v2(name, "path") for name in _placeholders(path)]
@@ -64,7 +64,7 @@ def operations_v2(resource: ServedResource, types: Types) -> dict[str, Tree]:
 
 
 def _served(resource: ServedResource) -> Iterator[tuple[str, str, tuple[str, str, str]]]:
-    """Every path and verb, with group, version and kind of what it answers with."""
+    """Yield every path and verb, with group, version and kind of the answer."""
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     place = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
     if resource.kind is not None:
@@ -87,7 +87,7 @@ def _marks(verb: str, answers: tuple[str, str, str]) -> dict[str, Tree]:
 
 
 def _schema(resource: ServedResource, verb: str, answers: tuple[str, str, str], types: Types) -> Schema:
-    """What a verb answers with."""
+    """Return the schema of a verb's answer."""
     kind = resource.kind
     if kind is None or answers != (resource.group, resource.version, kind.name):
         return types.open(".".join((*reversed(answers[0].split(".")), answers[1], answers[2])))

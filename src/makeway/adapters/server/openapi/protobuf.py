@@ -1,7 +1,7 @@
-"""The OpenAPI document of version 2 in protobuf: kubectl reads it in no other form.
+"""The OpenAPI document of version 2 in protobuf, the only form that kubectl reads.
 
-It asks for it where version 3 does not answer: for kinds that are not served, and to see which patches a kind takes.
-Only the parts that our documents have are known here; the numbers are those of the published message types.
+kubectl asks for it if version 3 has no answer: for kinds that are not served, and for the patch types of a kind. Only
+the parts that our documents use are implemented; the numbers are those of the published message types.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _text(number: int, text: str) -> bytes:
 
 
 def _whole(number: int, value: int) -> bytes:
-    """An integer from 0 on, or a truth value."""
+    """Encode an integer from 0 on, or a truth value."""
     return _varint(number << 3 | _VARINT) + _varint(int(value))
 
 
@@ -54,12 +54,12 @@ def _double(number: int, value: float) -> bytes:
 
 
 def _named(number: int, name: str, content: bytes) -> bytes:
-    """An entry of a map."""
+    """Encode an entry of a map."""
     return _message(number, _text(1, name) + _message(2, content))
 
 
 def _any(number: int, value: Tree) -> bytes:
-    """A value of any type, as YAML, which JSON is."""
+    """Encode a value of any type, as YAML, of which JSON is a part."""
     return _message(number, _text(2, msgspec.json.encode(value).decode()))
 
 
@@ -121,7 +121,7 @@ def _response(tree: Mapping[str, Tree]) -> bytes:
 
 
 def _parameter(number: int, tree: Mapping[str, Tree]) -> bytes:
-    """A parameter is one of several messages, and says so by the numbers on the way to it."""
+    """Encode a parameter: one of several messages, told apart by the field numbers on the way to it."""
     name, place, required = tree["name"], tree["in"], bool(tree.get("required"))
     if place == "body":
         body = _text(2, name) + _text(3, place) + _whole(4, required) + _message(5, _schema(tree["schema"]))

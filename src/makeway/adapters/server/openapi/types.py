@@ -1,7 +1,7 @@
-"""Types as OpenAPI schemas, each under a name of its own and referred to by it.
+"""Types as OpenAPI schemas. Each has its own name, and references use it.
 
-Our kinds are printed by ``api.schema.crds``, as in the CRDs, but with references instead of types inside each other;
-the types of Kubernetes from their table, with what is known about their lists: how they are merged, and by which keys.
+``api.schema.crds`` prints our kinds as in the CRDs, but with references instead of nested types. Kubernetes types come
+from their table, with the merge rules and keys of their lists.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from makeway.api.versions import Kind
 
 GVK = "x-kubernetes-group-version-kind"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_SHARED = frozenset({"ObjectMeta", "OwnerReference"})  # of our structs: what Kubernetes' own kinds have too
+_SHARED = frozenset({"ObjectMeta", "OwnerReference"})  # of our structs: those that Kubernetes' own kinds have too
 _TEXT: Schema = {"type": "string"}
 _TIME: Schema = {"type": "string", "format": "date-time"}
-_SCALARS: dict[str, tuple[str, str, Schema, Schema]] = {  # name, words, in version 3, in version 2
+_SCALARS: dict[str, tuple[str, str, Schema, Schema]] = {  # name, description, in version 3, in version 2
     "quantity": (
         "io.k8s.apimachinery.pkg.api.resource.Quantity", "An amount, such as 1500m, 2Gi or 4.",
         {"oneOf": [{"type": "string"}, {"type": "number"}]}, _TEXT,
@@ -44,13 +44,13 @@ _PLAIN: dict[str, Schema] = {
     "bytes": {"type": "string", "format": "byte"},
     "any": {"x-kubernetes-preserve-unknown-fields": True},
 }
-_RETAIN_KEYS = {("PodSpec", "volumes")}  # a union inside: what is set replaces what was
+_RETAIN_KEYS = {("PodSpec", "volumes")}  # a union: a new value replaces the old one
 
 
 class Types:
-    """The schemas of one document: those that were referred to, and what they refer to.
+    """The schemas of one document: those that were referred to, and those that they refer to.
 
-    ``older``: as version 2 writes them, with references that stand beside words, and no choice between types.
+    ``older``: in version 2, where references stand beside descriptions, and a choice between types is impossible.
     """
 
     def __init__(self, prefix: str, *, older: bool = False) -> None:
@@ -62,9 +62,9 @@ class Types:
         return dict(sorted(self._schemas.items()))
 
     def ref(self, name: str, make: Callable[[], Schema]) -> Schema:
-        """A reference to the schema of that name, which is made if it is not there yet."""
+        """Return a reference to the schema of that name, which is made if it is missing."""
         if name not in self._schemas:
-            self._schemas[name] = {}  # a type may hold itself
+            self._schemas[name] = {}  # a type may contain itself
             self._schemas[name] = make()
         link = {"$ref": f"{self._prefix}{name}"}
         return link if self._older else {"allOf": [link]}
@@ -86,7 +86,7 @@ class Types:
         return self.ref(f"{_package(kind.group, version)}{name}", make)
 
     def open(self, name: str) -> Schema:
-        """A reference to a type that is not described any further."""
+        """Return a reference to a type without a description of its fields."""
         return self.ref(name, lambda: {"type": "object"})
 
     def _kind(self, kind: Kind, version: str) -> Schema:
@@ -180,13 +180,13 @@ def gvk(group: str, version: str, kind: str) -> dict[str, str]:
 
 
 def _package(group: str, version: str) -> str:
-    """The beginning of the names of a group's types, such as ``io.x-k8s.kueue.v1beta2.``."""
+    """Return the prefix of the names of a group's types, such as ``io.x-k8s.kueue.v1beta2.``."""
     if "." not in group:
         return f"io.k8s.api.{group or 'core'}.{version}."
     return f"{'.'.join(reversed(group.split('.')))}.{version}."
 
 
-_ELSEWHERE = {  # types of the table that are not of the core group
+_ELSEWHERE = {  # types of the table that are not in the core group
     **{name: f"{_META}{name}" for name in ("LabelSelector", "LabelSelectorRequirement", "Condition")},
     "EventsV1EventSeries": f"{_package('events.k8s.io', 'v1')}EventSeries",
 }

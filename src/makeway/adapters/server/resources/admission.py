@@ -1,8 +1,7 @@
-"""What a Kubernetes API server and our own webhooks do with an object before it is stored.
+"""Admission plugins: what a Kubernetes API server and Kueue's webhooks do with an object before it is stored.
 
-Defaults that depend on other objects or on the uid, priorities of pods, finalizers that an object begins its life
-with, and a few refusals that need to see more than the object. Everything else about an object is judged by
-``api.validation``; nothing here looks at who asks.
+They set defaults that depend on other objects or on the uid, priorities of pods and initial finalizers, and refuse an
+object where that needs a look at other objects. ``api.validation`` does all other checks; the user plays no part here.
 """
 
 from __future__ import annotations
@@ -49,18 +48,18 @@ Manages = Callable[[Job], bool]
 
 
 def has_queue(job: Job) -> bool:
-    """Whether a Job asks to be queued."""
+    """Whether a Job names a queue."""
     return bool(job.metadata.labels.get(QUEUE_LABEL))
 
 
 class AdmissionPlugins:
-    """``runtime.stores.rules.Admission``. ``manages``: whose Jobs begin suspended (api 18.1)."""
+    """``runtime.stores.rules.Admission``. ``manages``: which Jobs begin suspended (api 18.1)."""
 
     def __init__(self, manages: Manages = has_queue) -> None:
         self._manages = manages
 
     def __call__(self, objects: StoredObjects, kind: Kind, value: Any, old: Stored | None) -> Any:
-        """``value`` as it is to be stored. Raises Forbidden or Invalid."""
+        """Return ``value`` as it is to be stored. Raises Forbidden or Invalid."""
         if isinstance(value, Secret):
             value = _plain_data(value)
         if isinstance(value, Secret | ConfigMap) and old is not None and is_readable(old):
@@ -98,9 +97,9 @@ class AdmissionPlugins:
 
 
 def _namespace(value: Namespace) -> Namespace:
-    """It carries its own name, and is held until all that is in it is gone."""
+    """A namespace gets a label with its name, and a finalizer until it is empty."""
     meta = value.metadata
-    if not is_label(meta.name):  # it stands in labels and paths
+    if not is_label(meta.name):  # its name is part of labels and paths
         raise Invalid([Problem("metadata.name", f"{told(meta.name)} is not a DNS label", LABEL_HINT)])
     named = replace(meta, labels={**meta.labels, NAMESPACE_LABEL: meta.name})
     return replace(
@@ -110,7 +109,7 @@ def _namespace(value: Namespace) -> Namespace:
 
 
 def _same_finalizers(old: Namespace, new: Namespace) -> Namespace:
-    """Only the part ``finalize`` changes what holds a namespace."""
+    """Keep the finalizers of a namespace: only the subresource ``finalize`` changes them."""
     held = view(old.spec, NamespaceSpec).finalizers
     labels = {**new.metadata.labels, NAMESPACE_LABEL: old.metadata.name}
     return replace(
@@ -148,22 +147,22 @@ def _defaulted_container(container: dict[str, Tree]) -> dict[str, Tree]:
         container["imagePullPolicy"] = "Always" if is_latest else "IfNotPresent"
     resources = container["resources"]
     limits = resources.get("limits") if isinstance(resources, dict) else None
-    if limits:  # what is limited and not asked for is asked for
+    if limits:  # a limit without a request is the request
         container["resources"] = {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
     return container
 
 
 def _with_given(old: Raw, new: Raw) -> Raw:
-    """What the server gave a pod stays, also where a body leaves it out."""
+    """Keep what the server set in a pod, also if a body leaves it out."""
     before, after = msgspec.json.decode(old), msgspec.json.decode(new)
     given = ("priority", "preemptionPolicy", "priorityClassName")
     return amended(new, {name: before[name] for name in given if name in before and name not in after})
 
 
 def _bound(old: Pod, new: Pod) -> Pod:
-    """A pod that gets its node has no use for the one that it was promised: that goes in the same write.
+    """Remove the nomination of a pod in the same write that gives it a node.
 
-    What a body says has not been judged yet, so that no more of it is read than this.
+    The body has not been validated yet, so only these fields are read.
     """
     has_come = bool(_field(new.spec, "nodeName")) and not _field(old.spec, "nodeName")
     if not has_come or not _field(new.status, "nominatedNodeName"):
@@ -176,7 +175,7 @@ def _field(raw: Raw, name: str) -> Tree:
 
 
 def _with_priority(objects: StoredObjects, pod: Pod) -> Pod:
-    """The number behind the class that a pod names, or behind the default one."""
+    """Set the priority of a pod, from the class that it names or from the default class."""
     spec: dict[str, Tree] = msgspec.json.decode(pod.spec)
     name = spec.get("priorityClassName") or ""
     found = _class_named(objects, name, pod) if name else _default_class(objects)
@@ -211,20 +210,20 @@ def _class_named(objects: StoredObjects, name: str, pod: Pod) -> PriorityClass |
 
 
 def _classes(objects: StoredObjects) -> Iterator[PriorityClass]:
-    """All that can be read; one that cannot keeps no pod from being made."""
+    """All readable classes; an unreadable one does not block new pods."""
     for each in objects.list(CLASSES).items:
         with suppress(msgspec.ValidationError):
             yield each.value()
 
 
 def _default_class(objects: StoredObjects) -> PriorityClass | None:
-    """Of several the one with the least value, as Kubernetes has it."""
+    """The default class; of several the one with the lowest value, as in Kubernetes."""
     found = [each for each in _classes(objects) if each.global_default]
     return min(found, key=lambda each: (each.value, each.metadata.name), default=None)
 
 
 def _ranked(objects: StoredObjects, workload: GangWorkload) -> GangWorkload:
-    """A scheduling Workload with its class names completed and what they come to (S-15.1.6). Raises Invalid."""
+    """Complete the class names and priorities of a scheduling Workload (S-15.1.6). Raises Invalid."""
     classes = classes_of(_classes(objects))
     default = default_class(classes)
     values = {name: each.value for name, each in classes.items()}
@@ -254,7 +253,7 @@ def _check_default(objects: StoredObjects, value: PriorityClass) -> None:
 
 
 def _job(job: Job, *, suspend: bool) -> Job:
-    """What Kubernetes sets when a Job is created; its pods are told apart by the uid of the Job."""
+    """Set what Kubernetes sets when a Job is created; its pods get the uid of the Job as a label."""
     spec: dict[str, Tree] = msgspec.json.decode(_defaulted_job(job.spec))
     if suspend:
         spec["suspend"] = True
@@ -294,7 +293,7 @@ def _tell_pods_apart(spec: dict[str, Tree], job: Job) -> None:
 
 
 def _plain_data(secret: Secret) -> Secret:
-    """What is written in plain text is kept like the rest."""
+    """Move ``stringData`` to ``data``."""
     if not secret.string_data:
         return secret
     written = {name: text.encode() for name, text in secret.string_data.items()}

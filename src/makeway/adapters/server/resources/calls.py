@@ -1,4 +1,4 @@
-"""What is asked of objects: a request taken apart, and threads for what takes long."""
+"""Requests about objects, parsed, and threads for slow work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request about objects, taken apart."""
+    """A parsed request about objects."""
 
     route: Route
     query: Query
@@ -33,7 +33,7 @@ class Call:
 
 
 class ReaderThreads:
-    """Threads for what would hold up the loop: to look through many objects, and to read a large body."""
+    """Threads for work that would block the loop: searching many objects, and parsing a large body."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -43,13 +43,13 @@ class ReaderThreads:
         self._threads.shutdown()
 
     async def among_many(self, kind: Kind, look: Callable[[], T]) -> T:
-        """Look through all objects of a kind; where they are many, in a thread of its own."""
+        """Run a search over all objects of a kind; in a thread of its own if they are many."""
         if self._store.count(kind) < MANY:
             return look()
         return await asyncio.get_running_loop().run_in_executor(self._threads, look)
 
     async def apart(self, call: Call, work: Callable[[], T]) -> T:
-        """Do what needs no state. What may take long, a large body or one in YAML, is read in a thread of its own."""
+        """Run work that needs no state; in a thread of its own if the body is large or YAML."""
         if len(call.body) < LARGE_BYTES and "yaml" not in call.content_type:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

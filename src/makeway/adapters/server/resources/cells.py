@@ -1,7 +1,7 @@
-"""What the cells of a table say about one object of a Kubernetes kind, and how long ago a time is.
+"""The cells of a table for one object of a Kubernetes kind, and ages of times.
 
-Each function takes an object as a tree and the time, and answers with the cells of its columns (``tables``), the wide
-ones too. Trees come from the store, so they have the right types; anything may be absent.
+Each function takes an object as a tree and the time, and returns the cells of its columns (``tables``), also the wide
+ones. Trees come from the store, so they have the right types; any field may be absent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _YEAR_DAYS = 365
 
 
 def ago(millis: int) -> str:
-    """A duration as kubectl says it: two units while the first is small, then one. A little in the future is now."""
+    """Return a duration in kubectl's form: two units while the first is small, then one. Times slightly ahead count as
+    now.
+    """
     seconds = int(millis / _SECOND)  # towards zero
     if seconds < -1:
         return INVALID
@@ -54,7 +56,7 @@ def _two(first: int, unit: str, second: int, smaller: str) -> str:
 
 
 def age(text: Tree, now: Millis) -> str:
-    """How long ago a time of the API is."""
+    """Return the age of a time of the API."""
     at = _millis(text)
     return UNKNOWN if at is None else ago(now - at)
 
@@ -73,7 +75,7 @@ def _created(tree: dict[str, Tree], now: Millis) -> str:
 
 
 def _part(tree: Tree, *names: str) -> dict[str, Tree]:
-    """A block inside a tree, empty where it is not there."""
+    """Return a block inside a tree, empty if it is absent."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree if isinstance(tree, dict) else {}
@@ -203,7 +205,7 @@ def _job_state(tree: dict[str, Tree]) -> str:
 
 
 def selector(tree: dict[str, Tree]) -> str:
-    """A label selector in one line."""
+    """Return a label selector in one line."""
     labels = [f"{key}={value}" for key, value in _part(tree, "matchLabels").items()]
     for each in _items(tree, "matchExpressions"):
         key, operator, values = each.get("key", ""), each.get("operator"), ",".join(sorted(each.get("values", ())))
@@ -243,7 +245,7 @@ def pod(tree: dict[str, Tree], now: Millis) -> Sequence[Cell]:
 
 
 def _unstarted(status: dict[str, Tree]) -> str:
-    """What is said of a pod before its containers are looked at."""
+    """Return the state of a pod before its containers are considered."""
     for each in _items(status, "conditions"):
         if each.get("type") == "PodScheduled" and each.get("reason") == "SchedulingGated":
             return "SchedulingGated"
@@ -251,7 +253,9 @@ def _unstarted(status: dict[str, Tree]) -> str:
 
 
 def _init_state(spec: dict[str, Tree], status: dict[str, Tree], beside: set[Tree]) -> tuple[str, int, int, int | None]:
-    """What the init containers are at ("": they are done), how many stay up, restarts, and when the last one was."""
+    """Return the state of the init containers ("": done), the number of sidecars, restarts, and the time of the last
+    one.
+    """
     ready, restarts, last = 0, 0, None
     for i, each in enumerate(_items(status, "initContainerStatuses")):
         restarts += each.get("restartCount", 0)
@@ -271,10 +275,10 @@ def _init_state(spec: dict[str, Tree], status: dict[str, Tree], beside: set[Tree
 
 
 def _main_state(status: dict[str, Tree], last: int | None) -> tuple[str, int, int | None]:
-    """What the containers are at ("": nothing worth saying), their restarts, and when the last one was."""
+    """Return the state of the containers ("": nothing special), their restarts, and the time of the last one."""
     reason, restarts = "", 0
     statuses = _items(status, "containerStatuses")
-    for each in reversed(statuses):  # of several the first one is told
+    for each in reversed(statuses):  # the first one wins
         restarts += each.get("restartCount", 0)
         last = _latest(last, each)
         ended, waiting = _part(each, "state").get("terminated"), _part(each, "state", "waiting").get("reason")

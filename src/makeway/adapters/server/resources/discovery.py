@@ -1,8 +1,8 @@
-"""What is served, as clients ask for it: groups, versions, resources, verbs.
+"""Discovery: the groups, versions, resources and verbs that are served.
 
-Two forms of one table (``RESOURCES``): the old one, a document per group and version, and the aggregated one, all in
-one document for clients that ask with ``as=APIGroupDiscoveryList``. kubectl takes a name such as ``workloads`` to mean
-the first group that has it, so the order here is a choice: the queueing kinds come before the other Workloads.
+One table (``RESOURCES``) has two forms: the old one, a document per group and version, and the aggregated one, a single
+document for clients that ask with ``as=APIGroupDiscoveryList``. kubectl resolves a name such as ``workloads`` to the
+first group that has it, so the order here is a choice: queueing kinds come before the other Workloads.
 
 Promise: equal bytes for equal questions; each answer is made once.
 """
@@ -32,7 +32,7 @@ ONLY_GET = ("get",)
 _ALL = ("all",)  # what ``kubectl get all`` lists
 _CATEGORIES = {("", "Pod"): _ALL, ("batch", "Job"): _ALL}
 _UNSERVED = {(CONFIG_GROUP, "Configuration"), ("", "Binding"), ("policy", "Eviction")}  # a file; two subresources
-_DEFINITIONS = f"apis/{DEFINITIONS_GROUP}/v1/customresourcedefinitions"  # kubectl looks there for unknown kinds
+_DEFINITIONS = f"apis/{DEFINITIONS_GROUP}/v1/customresourcedefinitions"  # kubectl looks for unknown kinds there
 _QUESTIONS = ("authorization.k8s.io", "authentication.k8s.io")  # created, answered, never stored
 
 
@@ -45,7 +45,7 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """A kind in one of its versions. ``kind`` is None where only subresources are served."""
+    """A kind in one of its versions. ``kind`` is None if only subresources are served."""
 
     group: str
     version: str
@@ -68,7 +68,7 @@ def _subresources(kind: Kind, version: str) -> Iterator[Subresource]:
 def _verbs(kind: Kind) -> tuple[str, ...]:
     if kind.group in _QUESTIONS:
         return ONLY_CREATE
-    if (kind.group, kind.name) == ("", "Namespace"):  # nobody empties a whole cluster by one request
+    if (kind.group, kind.name) == ("", "Namespace"):  # a whole cluster is not emptied by one request
         return tuple(verb for verb in VERBS if verb != "deletecollection")
     return VERBS
 
@@ -90,7 +90,7 @@ RESOURCES: tuple[ServedResource, ...] = tuple(_resources())
 
 @cache
 def versions_by_group() -> Mapping[str, Mapping[str, tuple[ServedResource, ...]]]:
-    """Group -> version -> its resources; the preferred version first, the core group ("") before all others."""
+    """Return group -> version -> resources; the preferred version first, the core group ("") before all others."""
     groups: dict[str, dict[str, list[ServedResource]]] = {"": {}}
     for resource in RESOURCES:
         groups.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
@@ -101,13 +101,13 @@ def versions_by_group() -> Mapping[str, Mapping[str, tuple[ServedResource, ...]]
 
 
 def _rank(version: str) -> tuple[int, str]:
-    """Stable before beta before alpha, a later one before an earlier."""
+    """Rank stable before beta before alpha, later versions before earlier ones."""
     stage = 0 if version == "v1" else 1 if "beta" in version else 2
     return stage, "".join(chr(0x7E - ord(c)) for c in version)
 
 
 def discovery(path: str, accept: str) -> tuple[str, bytes] | None:
-    """The content type and body of an answer about what is served; None where ``path`` asks for something else."""
+    """Return the content type and body of a discovery answer; None if ``path`` is no discovery path."""
     path = path.strip("/")
     if path in ("api", "apis") and (version := _aggregated_version(accept)):
         return AGGREGATED.format(version), _aggregated(path, version)
@@ -116,7 +116,7 @@ def discovery(path: str, accept: str) -> tuple[str, bytes] | None:
 
 
 def _aggregated_version(accept: str) -> str:
-    """Which aggregated form is asked for before plain JSON; "" where none is."""
+    """Return the aggregated version that the client prefers to plain JSON; "" for none."""
     for clause in accept.split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
         wanted = dict(part.split("=", 1) for part in rest if "=" in part)
@@ -133,7 +133,7 @@ def _aggregated_version(accept: str) -> str:
 
 @cache
 def _documents() -> Mapping[str, bytes]:
-    """All of them by their path."""
+    """Return all documents by their path."""
     groups = versions_by_group()
     named = {name: _group(name) for name in groups if name}
     documents = {
@@ -180,7 +180,7 @@ def _entries(each: ServedResource) -> Iterator[dict[str, Tree]]:
 
 def _called(kind: Kind) -> dict[str, Tree]:
     names = {
-        "shortNames": kind.short_names if kind.view_of is None else (),  # one name for two groups: kubectl would wonder
+        "shortNames": kind.short_names if kind.view_of is None else (),  # two groups must not share a short name
         "categories": _CATEGORIES.get((kind.group, kind.name), ()),
     }
     return {name: each for name, each in names.items() if each}

@@ -1,4 +1,4 @@
-"""What can be asked of a pod beyond its object: to be bound to a node, to be evicted, to show its log."""
+"""The subresources of a pod: binding to a node, eviction, log."""
 
 from __future__ import annotations
 
@@ -60,14 +60,16 @@ class LogOptions:
 
 
 class PodLogs(Protocol):
-    """What runs pods here."""
+    """The source of pod logs."""
 
     def read(self, pod: Stored, options: LogOptions) -> AsyncIterator[bytes]:
-        """The lines of a container, after an empty part that comes at once. Raises ``NoLog`` before the first part."""
+        """Return the log of a container, after an empty part that comes at once. Raises ``NoLog`` before the first
+        part.
+        """
 
 
 class NoLog(Exception):
-    """There is no log of that container (yet); the message says why."""
+    """The container has no log (yet); the message says why."""
 
 
 class PodCalls:
@@ -99,7 +101,7 @@ class PodCalls:
         return plain(_DONE, 201)
 
     async def log(self, call: Call, begin: Callable[[], OpenStream]) -> Response:
-        """``begin`` counts a log that is followed, as a watch is counted."""
+        """Return a log. ``begin`` counts a followed log, as a watch is counted."""
         pod = self._store.get(PODS, call.route.place, call.route.name)
         options = _log_options(call.query, pod, self._clock())
         stream = begin() if options.follow else None
@@ -119,7 +121,7 @@ class PodCalls:
 
 
 async def _after(first: bytes, rest: AsyncIterator[bytes], stream: OpenStream | None) -> AsyncIterator[bytes]:
-    """All of it; of a stream as long as it goes on, also while nothing comes."""
+    """Yield the parts; of a stream as long as it goes on, even while there are none."""
     sending = asyncio.current_task()
     assert sending is not None
 
@@ -144,7 +146,7 @@ async def _after(first: bytes, rest: AsyncIterator[bytes], stream: OpenStream | 
 
 
 def _posted(call: Call, type_: type[T]) -> T:
-    """The body of a call that names its own kind."""
+    """Return the body of a call that names its own kind."""
     kind = kind_of(type_)
     tree = bodies.mapping(bodies.read_object(call.body, call.content_type, type_))
     if (tree.get("kind") or kind.name) != kind.name:
@@ -163,7 +165,7 @@ def _posted(call: Call, type_: type[T]) -> T:
 
 
 def bound(ahead: StoreRules, namespace: str, name: str, binding: Binding, now: Time) -> None:
-    """Give a pod its node, once. Raises Conflict where it has one or is on its way out."""
+    """Bind a pod to its node, once. Raises Conflict if it has a node or is being deleted."""
     if binding.target.kind not in ("", "Node") or not binding.target.name:
         raise Invalid([Problem("target", "must name a Node", cause="Invalid")])
     old = ahead.get(PODS, namespace, name)
@@ -183,7 +185,7 @@ def bound(ahead: StoreRules, namespace: str, name: str, binding: Binding, now: T
     status = _with_condition(pod.status, _condition("PodScheduled", now))
     ahead.put(old, replace(
         pod, metadata=meta, spec=amended(pod.spec, {"nodeName": binding.target.name}),
-        status=amended(status, {"nominatedNodeName": None}),  # the promise is kept, or no longer needed
+        status=amended(status, {"nominatedNodeName": None}),  # the nomination is used, or no longer needed
     ))  # fmt: skip
 
 
@@ -205,7 +207,7 @@ def _with_condition(status: Raw, condition: dict[str, Tree]) -> Raw:
 
 
 def evicted(ahead: StoreRules, namespace: str, name: str, options: DeleteOptions, now: Time) -> None:
-    """Delete a pod if its disruption budget allows it. Raises ``RequestRefused``: 429 where it does not."""
+    """Delete a pod if its disruption budget allows it. Raises ``RequestRefused`` (429) if it does not."""
     old = ahead.get(PODS, namespace, name)
     asked = options.preconditions
     check_present(old, (asked and asked.uid) or "", (asked and asked.resource_version) or "")
@@ -249,7 +251,7 @@ def _ask_budget(ahead: StoreRules, pod: Stored, status: PodStatus, now: Time) ->
 
 
 def _covers(budget: Stored, pod: Stored) -> bool:
-    """A budget without a selector covers no pod (api 12), nor does one that cannot be read."""
+    """Whether a budget selects the pod. One without a selector selects none (api 12), nor does an unreadable one."""
     try:
         selector = view(budget.value().spec, PodDisruptionBudgetSpec).selector
     except msgspec.ValidationError:
@@ -269,7 +271,7 @@ def _requirements(selector: LabelSelector) -> Selector:
 
 
 def _spares_unhealthy(spec: PodDisruptionBudgetSpec, known: PodDisruptionBudgetStatus) -> bool:
-    """A pod that is not ready may go without being counted: always, or while the budget is kept."""
+    """Whether a pod that is not ready may be evicted without being counted: always, or while the budget is kept."""
     if spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
         return True
     return known.current_healthy >= known.desired_healthy > 0

@@ -36,7 +36,7 @@ class Reads:
         self._gave_up = gave_up
 
     def chosen(self, call: Call) -> Filter:
-        """What the selectors of a query choose."""
+        """Return the filter for the selectors of a query."""
         route, query, most = call.route, call.query, self._limits.selector_terms_max
         labels = label_selector(query.text("labelSelector"), most)
         fields = field_selector(query.text("fieldSelector"), route.kind, route.version, most)
@@ -71,7 +71,7 @@ class Reads:
         return self.shown(call).answer_page(page)
 
     def _revision_shown(self, query: Query, *, paged: bool) -> int | None:
-        """At which revision a list is wanted; None: the newest."""
+        """Return the revision that a list is wanted at; None: the newest."""
         version, match = query.text("resourceVersion"), query.text("resourceVersionMatch")
         if query.text("continue"):
             if version not in ("", "0"):
@@ -83,7 +83,7 @@ class Reads:
         return int(version) if is_exact else None
 
     def _check_known(self, version: str) -> None:
-        """A client may have seen a revision that we have not, and must not be shown an older one."""
+        """Refuse a revision that the client has seen and this server has not: the client must not get older data."""
         if version in ("", "0"):
             return
         if not (version.isascii() and version.isdigit() and len(version) <= 19):
@@ -96,7 +96,7 @@ class Reads:
 
 
 def check_match(version: str, match: str) -> None:
-    """How a resourceVersion is meant, where that is said."""
+    """Check how a resourceVersion is meant."""
     if not match:
         return
     if match not in ("Exact", "NotOlderThan"):

@@ -1,4 +1,4 @@
-"""Questions that are asked by creating an object and answered at once: who am I, what may I do."""
+"""Reviews: objects that are created as a question and answered at once: who am I, what may I do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _READ = ("get", "list", "watch")
 
 def answer(call: Call, user: User) -> Response:
     options = WriteOptions.of(call.query, call.user_agent)
-    if "yaml" in call.content_type:  # anybody may ask, so it is to cost little
+    if "yaml" in call.content_type:  # every user may ask, so it must be cheap
         raise unsupported_media((JSON, protobuf.MEDIA))
     read = bodies.read_object(call.body, call.content_type, call.route.kind.type)
     reading = codec.read(bodies.aimed(call.route, bodies.mapping(read)), options.mode)

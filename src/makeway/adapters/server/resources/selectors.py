@@ -1,7 +1,7 @@
-"""Label and field selectors, as they stand in a query: text to requirements.
+"""Label and field selectors of a query, parsed to requirements.
 
-``app=a,tier in (x, y),!canary`` of labels; ``metadata.name=a,status.phase!=Failed`` of fields. Which fields can be
-selected by depends on the kind. Bounded: so many characters, terms and values, and no text costs more than one pass.
+``app=a,tier in (x, y),!canary`` for labels; ``metadata.name=a,status.phase!=Failed`` for fields. The selectable fields
+depend on the kind. Characters, terms and values are limited, and parsing is a single pass.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from makeway.core.model import Expression, Selector
 from makeway.runtime.ports import FieldTerm, kind_key
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|=|!|,|\(|\)|>|<)|([^\s,()=!<>]+))")
-CHARS_MAX = 32 * 1024  # of one selector; the most terms, each as long as it may be, have that many
+CHARS_MAX = 32 * 1024  # of one selector; enough for the most terms of full length
 _SETS = {"in": "In", "notin": "NotIn"}
-_FIELDS = {  # beside metadata.name, metadata.namespace and what the kind itself declares
+_FIELDS = {  # beside metadata.name, metadata.namespace and the fields that the kind itself declares
     ("", "Pod"): (
         "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase",
         "status.podIP", "status.nominatedNodeName",
@@ -39,7 +39,7 @@ _FIELDS = {  # beside metadata.name, metadata.namespace and what the kind itself
     ("batch", "Job"): ("status.successful",),
 }  # fmt: skip
 _STORED_AS = {"source": "source.component", "status.successful": "status.succeeded"}
-_OTHERWISE = {"source": ("reportingComponent",)}  # an event of the newer sort has no source
+_OTHERWISE = {"source": ("reportingComponent",)}  # an event of the newer type has no source
 
 
 class _Tokens:
@@ -49,7 +49,7 @@ class _Tokens:
         self._at = 0
 
     def next(self) -> str:
-        """The next mark or word; "" at the end."""
+        """Return the next operator or word; "" at the end."""
         match = _TOKEN.match(self._text, self._at)
         if match is None:
             if self._text[self._at :].strip():
@@ -69,7 +69,7 @@ class _Tokens:
 
 
 def label_selector(text: str, terms_max: int) -> Selector:
-    """Raises ``Refused`` (400)."""
+    """Parse a label selector. Raises ``Refused`` (400)."""
     _check_length(text, "labelSelector")
     tokens, terms = _Tokens(text, "labelSelector"), []
     if not text.strip():
@@ -133,7 +133,7 @@ def _value(tokens: _Tokens) -> str:
 def _values(tokens: _Tokens) -> Iterator[str]:
     while True:
         token = tokens.next()
-        if token in (",", ")"):  # an empty value: (a,) has two
+        if token in (",", ")"):  # an empty value: (a,) has two values
             yield ""
         else:
             if not is_label_value(token):
@@ -147,13 +147,15 @@ def _values(tokens: _Tokens) -> Iterator[str]:
 
 
 def selectable(kind: Kind) -> tuple[str, ...]:
-    """The fields by which objects of a kind can be chosen."""
+    """Return the selectable fields of a kind."""
     own = tuple(path.lstrip(".") for path in kind.selectable)
     return ("metadata.name", "metadata.namespace", *own, *_FIELDS.get(kind_key(kind), ()))
 
 
 def field_selector(text: str, kind: Kind, version: str, terms_max: int) -> tuple[FieldTerm, ...]:
-    """Terms about stored objects, from fields as a served version names them. Raises ``Refused`` (400)."""
+    """Parse a field selector: fields of a served version become those of the stored object. Raises ``Refused``
+    (400).
+    """
     _check_length(text, "fieldSelector")
     parts = [part for part in _split(text) if part.strip()]
     if len(parts) > terms_max:
@@ -163,7 +165,7 @@ def field_selector(text: str, kind: Kind, version: str, terms_max: int) -> tuple
 
 
 def _split(text: str) -> list[str]:
-    """At the commas; a backslash takes the next character as it is."""
+    """Split at the commas; a backslash escapes the next character."""
     return re.findall(r"(?:[^,\\]|\\.)+", text)
 
 

@@ -1,8 +1,7 @@
-"""Objects as a table: what ``kubectl get`` prints (``as=Table``), for the kinds that are ours and those of Kubernetes.
+"""Objects as a table for ``kubectl get`` (``as=Table``), for our kinds and those of Kubernetes.
 
-The columns of our kinds stand beside the kinds (``api.versions``); those of the Kubernetes kinds are the ones its
-users know, and what a cell says about a Pod, a Job, a Node is in ``cells``. The same times read as the same ages: a
-row is a function of the object and of ``now``.
+The columns of our kinds are declared with the kinds (``api.versions``); those of Kubernetes kinds are the usual ones,
+with the cells of a Pod, a Job, a Node in ``cells``. A row is a function of the object and of ``now``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _FORMATS = {"Name": "name"}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a kind, and how its objects fill them."""
+    """The columns of a kind, and the cells of its objects."""
 
     columns: tuple[Mapping[str, Tree], ...]
     cells: Cells
@@ -44,10 +43,10 @@ def table(
     kind: Kind, version: str, items: Sequence[Stored], *, now: Millis, objects: str = "Metadata",
     gave_up: GaveUp = log_trouble,
 ) -> dict[str, Tree]:  # fmt: skip
-    """``items`` as a Table of one of the kind's versions; the metadata of the list is left to the caller.
+    """Return ``items`` as a Table of one of the kind's versions, without the metadata of the list.
 
     ``objects`` says how much of each object goes beside its row: None, Metadata or Object. An object that cannot be
-    shown has a row that says so, and ``gave_up`` hears of it.
+    shown gets a row that says so, and ``gave_up`` is called with it.
     """
     layout = _layout(kind.stored)
     rows = []
@@ -74,7 +73,7 @@ def _beside(kind: Kind, version: str, tree: dict[str, Tree], objects: str) -> di
 
 @cache
 def _layout(kind: Kind) -> Layout:
-    """How the stored form of a kind is shown: a cell says the same in every version."""
+    """Return the layout of the stored form of a kind: cells are the same in every version."""
     if not kind.ours:
         layout = _KUBERNETES.get((kind.group, kind.name))
         return layout or Layout(_definitions("Name, Created At"), cells.created)
@@ -97,7 +96,7 @@ def _definition(name: str, type: str = "string", priority: int = 0) -> dict[str,
 
 
 def _path(text: str) -> tuple[tuple[str, str, str], ...]:
-    """The steps of a path such as ``.status.conditions[?(@.type=='Active')].status``."""
+    """Return the steps of a path such as ``.status.conditions[?(@.type=='Active')].status``."""
     return tuple(_STEP.findall(text))
 
 
@@ -110,7 +109,7 @@ def _cell(column: Column, tree: dict[str, Tree], path: tuple[tuple[str, str, str
         elif isinstance(parent, list):
             value = next((each for each in parent if isinstance(each, dict) and each.get(key) == wanted), None)
         if value is None:
-            # a count that is not written is 0, once its block is there at all
+            # an absent count is 0 if its block is present
             return 0 if column.type == "integer" and i == len(path) - 1 and i > 0 else None
     if column.type == "date":
         return cells.age(value, now)
@@ -123,7 +122,7 @@ def _cell(column: Column, tree: dict[str, Tree], path: tuple[tuple[str, str, str
 
 
 def _definitions(text: str) -> tuple[Mapping[str, Tree], ...]:
-    """Columns by name; ``+`` before one shows it in wide tables only, ``#`` says that it holds integers."""
+    """Return columns by name; ``+`` before a name: in wide tables only; ``#``: integers."""
     result = []
     for name in (each.strip() for each in text.split(",")):
         plain = name.lstrip("+#")

@@ -1,4 +1,4 @@
-"""How a part of the server says that it cannot handle an object, which is then set aside (0081)."""
+"""How the server reports an object that it cannot handle, which is then set aside (0081)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from makeway.controllers.contract import Ref
 
 log = logging.getLogger("makeway.server")
 
-GaveUp = Callable[[Ref, str, Exception], None]  # which object, which part of the server, and why
+GaveUp = Callable[[Ref, str, Exception], None]  # the object, the part of the server, and the error
 
 
 def log_trouble(about: Ref, part: str, error: Exception) -> None:
-    """Where nobody else listens."""
+    """The default: log it."""
     log.error("%s %s: %s", about.kind, about.key, part, exc_info=error)

@@ -1,8 +1,8 @@
-"""What the server does by itself: empties namespaces that are to go, and forgets events after an hour.
+"""Background work of the server: it empties namespaces that are being deleted, and removes events after an hour.
 
-It sees all kinds, also those that no decision needs and no informer follows; that is why this is here and not a
-controller (decision 0021). Work comes in small pieces, each a decision of its own, so that nobody waits long behind
-a namespace of a hundred thousand objects.
+It covers all kinds, also those that no decision needs and no informer follows; so it is here and not in a controller
+(decision 0021). The work is done in small pieces, each a decision of its own, so that no request waits long behind a
+namespace of a hundred thousand objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from makeway.api.objects.kubernetes import Event, Namespace, NamespaceSpec, amen
 from makeway.api.quantity import MicroTime, Time
 from makeway.api.reading.documents import Tree
 from makeway.api.versions import kind_of
-from makeway.controllers.contract import Ref
+from makeway.controllers.contract import NAMESPACE, Ref
 from makeway.core.model import Millis
 from makeway.runtime.informers import ref_of
 from makeway.runtime.ports import Clock, NotFound, Revision, Stored, StoreError, kind_key
@@ -33,7 +33,7 @@ from makeway.runtime.stores.rules import StoreRules
 NAMESPACES, EVENTS = kind_of(Namespace), kind_of(Event)
 PIECE = 500
 EVENTS_MS = 60 * 60 * 1000
-LOOK_SECONDS = 30.0  # how often old events are looked for
+LOOK_SECONDS = 30.0  # between two searches for old events
 RETRY_SECONDS = 5.0
 UPKEEP = "upkeep"  # the part that gives up on an object here
 
@@ -41,7 +41,7 @@ UPKEEP = "upkeep"  # the part that gives up on an object here
 class Upkeep:
     """Runs in the HTTP loop from ``run`` until it is cancelled; its writes happen on the writer thread.
 
-    ``gave_up`` hears of objects that it cannot handle.
+    ``gave_up`` is called with objects that it cannot handle.
     """
 
     def __init__(
@@ -52,10 +52,8 @@ class Upkeep:
         self._clock = clock
         self._events_ms = events_ms
         self._ending: set[str] = set()  # namespaces
-        self._written: dict[
-            tuple[str, str], tuple[Millis, int]
-        ] = {}  # events: when and at which revision, oldest first
-        self._writing = Lock()  # to look at these
+        self._written: dict[tuple[str, str], tuple[Millis, int]] = {}  # events: last time and revision, oldest first
+        self._writing = Lock()  # protects these
         self._called: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begin()
@@ -71,12 +69,12 @@ class Upkeep:
     def _last_told(self, event: Stored) -> Millis:
         try:
             return _last_told(event.value())
-        except Exception as error:  # it may stay for as long as one that was told just now
+        except Exception as error:  # it is kept as long as an event from just now
             self._gave_up(ref_of(event), UPKEEP, error)
             return self._clock()
 
     def _committed(self, changes: Sequence[Revision]) -> None:
-        """Told on the thread of the writer."""
+        """Called on the thread of the writer."""
         concerns_us = False
         for change in changes:
             after = change.after
@@ -90,7 +88,7 @@ class Upkeep:
                 concerns_us |= after.deleting
             concerns_us |= after.namespace in self._ending and change.type == "DELETED"
         if concerns_us and self._loop is not None and self._called is not None:
-            with suppress(RuntimeError):  # the loop has ended: it is seen to after the next start
+            with suppress(RuntimeError):  # the loop has ended: the next start handles it
                 self._loop.call_soon_threadsafe(self._called.set)
 
     async def run(self) -> None:
@@ -101,7 +99,7 @@ class Upkeep:
             try:
                 if await self._work():
                     continue
-            except StoreError:  # a full disk: it will have room again
+            except StoreError:  # a full disk: try again when there is room
                 seconds = RETRY_SECONDS
             except Exception:
                 log.exception("upkeep")
@@ -111,15 +109,15 @@ class Upkeep:
             timer.cancel()
 
     async def _work(self) -> bool:
-        """Do a piece of what there is to do; whether there may be more."""
+        """Do one piece of work; return whether there may be more."""
         more = False
         for name in sorted(self._ending):
             try:
                 more |= await asyncio.wrap_future(self._store.submit(partial(emptied, name=name)))
             except StoreError:
                 raise
-            except Exception as error:  # it is looked at again with the next look, the others are now
-                self._gave_up(Ref("Namespace", "", name), UPKEEP, error)
+            except Exception as error:  # it is tried again in the next round, the others go on now
+                self._gave_up(Ref(NAMESPACE, "", name), UPKEEP, error)
         return more | await self._forget_events()
 
     async def _forget_events(self) -> bool:
@@ -135,7 +133,7 @@ class Upkeep:
 def _forget(ahead: StoreRules, old: Sequence[tuple[str, str, int]]) -> None:
     for namespace, name, revision in old:
         try:
-            if ahead.get(EVENTS, namespace, name).revision == revision:  # else it was told again since
+            if ahead.get(EVENTS, namespace, name).revision == revision:  # else the event was repeated since
                 ahead.delete(EVENTS, namespace, name)
         except NotFound:
             continue
@@ -150,9 +148,9 @@ def _last_told(event: Event) -> Millis:
 
 
 def emptied(ahead: StoreRules, name: str) -> bool:
-    """Remove some of what is in a namespace that is to go, and the namespace when nothing is left.
+    """Remove some objects of a namespace that is being deleted, and the namespace when it is empty.
 
-    The answer is whether there is more to remove; what is held by finalizers or by its pods is waited for.
+    Return whether there is more to remove; objects with finalizers, or with pods that are ending, are waited for.
     """
     try:
         namespace = ahead.get(NAMESPACES, "", name)
@@ -164,7 +162,7 @@ def emptied(ahead: StoreRules, name: str) -> bool:
     for each in inside:
         try:
             ahead.delete(each.kind, each.namespace, each.name)
-        except NotFound:  # it went with its owner
+        except NotFound:  # it was removed with its owner
             continue
     if inside:
         return True
@@ -179,7 +177,7 @@ def emptied(ahead: StoreRules, name: str) -> bool:
 
 
 def _remaining(held: Sequence[Stored]) -> dict[str, Tree]:
-    """The status of a namespace that waits; it says for what."""
+    """Return the status of a namespace that waits, with what it waits for."""
     counts: dict[str, int] = {}
     finalizers: dict[str, int] = {}
     for each in held:
@@ -199,5 +197,5 @@ def _remaining(held: Sequence[Stored]) -> dict[str, Tree]:
 
 
 def _condition(type_: str, reason: str, message: str) -> dict[str, Tree]:
-    """Its message is cut: there may be more finalizers than an object can name, and the others must go on."""
+    """Return a condition with a bounded message: there may be more finalizers than fit into an object."""
     return {"type": type_, "status": "True", "reason": reason, "message": cut(message, MESSAGE_BYTES_MAX)}

@@ -1,9 +1,9 @@
 """The verbs that write: create, update, patch, apply, delete, of objects and of their parts.
 
-A write is a *decision* that the writer thread takes on the newest state, whole or not at all: a patch is merged there,
-not against what was read before, so that nobody has to try again. What needs no state, reading a body, happens before.
+A write is a *decision* that the writer thread makes on the newest state, whole or not at all. A patch is merged there,
+not against an earlier read, so no client has to try again. Reading a body needs no state, so it happens before.
 
-Not here: calls that a pod answers (``pod_calls``), who may do what (``access.tokens``).
+Not here: subresources of pods (``pod_calls``), who may do what (``access.tokens``).
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from makeway.runtime.ports import (
 )
 from makeway.runtime.stores.rules import StoreRules, refuse
 
-Change = Callable[[dict[str, Tree]], Tree]  # a patch: the object as it is -> as it is to be
+Change = Callable[[dict[str, Tree]], Tree]  # a patch: the present object -> the new one
 NAMESPACES = kind_of(Namespace)
 COLLECTION_PIECE = 500  # objects that one decision removes
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """What became of a write; ``each`` is gone where ``is_gone``."""
+    """The result of a write; if ``is_gone``, ``each`` is the last state of a removed object."""
 
     each: Stored
     advice: Sequence[Problem] = ()
@@ -86,7 +86,7 @@ class Writes:
 
         try:
             return self._answer(call, await self._written(decide, dry=options.is_dry))
-        except StoreError as error:  # the path does not say of which object it speaks
+        except StoreError as error:  # the path alone does not name the object
             meta = getattr(reading.value, "metadata", ObjectMeta())
             raise refusal(error, route.kind, route.version, meta.name or meta.generate_name) from error
 
@@ -130,7 +130,7 @@ class Writes:
         return self._answer(call, await self._written(decide, dry=options.is_dry))
 
     async def _apply(self, call: Call, read: bodies.Read, options: WriteOptions) -> Response:
-        """Server-side apply: what is wanted, by whom, whether it is there already or not."""
+        """Server-side apply: creates or changes an object."""
         route = call.route
         if not options.names_itself:
             cause = Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
@@ -211,7 +211,7 @@ class Writes:
         return replace(written, each=self._unwritten(written.each)) if dry else written
 
     def _unwritten(self, each: Stored) -> Stored:
-        """What would have been written has the version of what is there, or none."""
+        """Return the result of a dry run with the resourceVersion of the stored object, or none."""
         try:
             return each.at(self._store.get(each.kind, each.namespace, each.name).resource_version)
         except NotFound:
@@ -237,7 +237,7 @@ def _changed(
     ahead: StoreRules, route: Route, old: Stored, tree: dict[str, Tree], odd: Sequence[Problem],
     options: WriteOptions, now: Time,
 ) -> WriteOutcome:  # fmt: skip
-    """The object, or its status, as ``tree`` has it."""
+    """Write ``tree`` as the object, or as its status."""
     before = route.shown(old)
     if route.part == "status":
         given = tree.get("metadata") or {}
@@ -258,7 +258,7 @@ def _changed(
 
 
 def _reading(tree: dict[str, Tree], mode: Mode, odd: Sequence[Problem], *, status: bool = False) -> codec.Reading:
-    """A tree held against its kind; keys that came twice are told as the mode wants it."""
+    """Read a tree by its kind; duplicate keys are reported as the mode demands."""
     if not status:
         tree = {name: each for name, each in tree.items() if name != "status"}
     reading = codec.read(tree, mode)
@@ -269,7 +269,7 @@ def _reading(tree: dict[str, Tree], mode: Mode, odd: Sequence[Problem], *, statu
 
 
 def _finalized(ahead: StoreRules, old: Stored, reading: codec.Reading) -> Stored:
-    """A namespace with the finalizers of ``reading`` in its spec, and nothing else of it."""
+    """Return a namespace with the finalizers of ``reading`` in its spec, and no other change."""
     refuse(reading.problems)
     value, wanted = old.value(), reading.value
     assert isinstance(wanted, Namespace)

@@ -1,6 +1,6 @@
-"""A data folder and what is in it from the first start: the data file, namespaces, system classes, the first token.
+"""The first start of a data folder: the data file, namespaces, system classes, the first token.
 
-Everything here may be called again and again: what is there already is left as it is.
+All functions may be called again: what exists already is left as it is.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ADMIN = "admin"
 def open_store(
     folder: Path, clock: Clock, *, admission: AdmissionPlugins | None = None, size_max: int | None = None
 ) -> SqliteStore:
-    """The Store of a data folder, which is made where it is missing, with what every cluster has.
+    """Return the Store of a data folder, which is made if it is missing, with the objects that every cluster has.
 
-    Raises ``DataFileRefused``, also where another server has the folder open, or others may write to it.
+    Raises ``DataFileRefused``, also if another server has the folder open, or other accounts may write to it.
     """
     try:
         made_folder(folder)
@@ -53,7 +53,7 @@ def open_store(
 
 
 def admin_token(folder: Path, access: Access) -> str:
-    """The token of whoever owns the folder; a new one where the file has none that is valid."""
+    """Return the token of the folder's owner; a new one if no valid token is in the file."""
     path = folder / TOKEN_FILE
     with suppress(OSError, UnicodeDecodeError):
         token = read_own(path).decode("ascii").strip()

@@ -1,7 +1,7 @@
-"""What tells that a data file gives back what was written: a checksum of each object, and one over all of them.
+"""Checksums that show whether a data file returns what was written: one per object, and one over all objects.
 
-The first finds an object whose bytes have changed, the second one that is missing, or that is there in an older state.
-They are sums for accidents (disks, cables, tools), not against somebody who can write to the file.
+The first finds an object whose bytes have changed; the second finds an object that is missing or in an older state.
+They detect accidents (disks, cables, tools), not an attacker with access to the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Key = tuple[str, str, str, str]  # group, kind, namespace, name
 
 
 def checksum(key: Key, data: bytes) -> int:
-    """Of one object, at home in SQLite's integers."""
+    """Return the checksum of one object, in the range of SQLite's integers."""
     found = blake2b("\0".join(key).encode(), digest_size=BITS // 8)
     found.update(b"\0")
     found.update(data)
@@ -22,7 +22,7 @@ def checksum(key: Key, data: bytes) -> int:
 
 
 def wrapped(number: int) -> int:
-    """As an integer of SQLite: sums of checksums go round."""
+    """Return a number in the range of SQLite's integers: sums of checksums wrap around."""
     return (number + (1 << BITS - 1)) % (1 << BITS) - (1 << BITS - 1)
 
 
@@ -31,7 +31,7 @@ def checksum_in_sql(group: str, kind: str, namespace: str, name: str, data: byte
 
 
 class SumInSql:
-    """SQLite's own ``sum`` refuses to go round."""
+    """An aggregate for SQL that wraps around; SQLite's own ``sum`` fails on overflow."""
 
     def __init__(self) -> None:
         self._sum = 0

@@ -1,8 +1,8 @@
-"""The data file: one SQLite database that one server at a time has open.
+"""The data file: one SQLite database, open in one server at a time.
 
-What a commit promises and what may be lost is told in ``docs/internals/sqlite.md``, how the file is laid out in
-``layout``. Every commit holds three things against what this server knows: that the file is still the one that lies in
-the folder (``whereabouts``), that nobody else has made it theirs, and that its newest revision is the one we wrote.
+``docs/internals/sqlite.md`` says what a commit promises and what may be lost, ``layout`` how the file is laid out.
+Every commit checks three things: the file still lies in the folder (``whereabouts``), no other server has taken it
+over, and its newest revision is the one that this server wrote.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = [
     "rows",
     "write_copy",
 ]
-PRIMARY_CODE = 0xFF  # of an error code of SQLite; the rest says more about the same
-CERTAIN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY)  # a commit that fails so has stored nothing
+PRIMARY_CODE = 0xFF  # the main part of an SQLite error code; the rest has details
+CERTAIN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY)  # a commit with these errors has stored nothing
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 ROWS_AT_ONCE = (64, 8, 1)  # few sizes, so that each statement is prepared once
 _PUTS = {
@@ -52,15 +52,15 @@ _BY_KEY = {kind_key(kind): kind for kind in KINDS}
 
 
 class NotWritten(Exception):
-    """Nothing of it was stored, and the file is as it was; another time it may go."""
+    """Nothing was stored, and the file is unchanged; a later try may succeed."""
 
 
 class NoRoom(NotWritten):
-    """The disk is full, or cannot be written to at present."""
+    """The disk is full, or not writable at present."""
 
 
 class DataFileLost(Exception):
-    """The file is not ours to write to any more; the message says why. ``is_stored``: what was just written may be."""
+    """The file is no longer ours; the message says why. ``is_stored``: the last write may be in it."""
 
     def __init__(self, reason: str, *, is_stored: bool = False) -> None:
         super().__init__(reason)
@@ -70,12 +70,12 @@ class DataFileLost(Exception):
 class DataFile:
     """An open data file. It may be written from any thread, one at a time.
 
-    ``size_max``, in bytes: it grows no further, and a write that needs more fails as on a full disk.
+    ``size_max``, in bytes: the file grows no further, and a write that needs more fails as on a full disk.
     """
 
     def __init__(self, path: Path, *, size_max: int | None = None, steps: Sequence[Sequence[str]] = STEPS) -> None:
         self.path = path
-        self._owner = secrets.token_hex(16)  # of this server, nobody else's
+        self._owner = secrets.token_hex(16)  # of this server alone
         self._is_claimed = False
         try:
             self._where = Whereabouts(path)
@@ -104,7 +104,7 @@ class DataFile:
             raise DataFileRefused(f"{path} is damaged: {error}; {RECOVERY}") from error
 
     def folder(self) -> Path:
-        """The folder that was opened, wherever it is by now."""
+        """The folder that was opened, wherever it is now."""
         return Path(f"/proc/self/fd/{self._where.file}")
 
     # --- reading ---
@@ -113,9 +113,10 @@ class DataFile:
         return self._revision
 
     def objects(self) -> Iterator[Stored]:
-        """All that is stored, by kind, namespace and name; it is whole only if this comes to its end.
+        """All stored objects, by kind, namespace and name; they are complete only when the iteration ends without an
+        error.
 
-        Raises ``DataFileRefused`` at the end, which names all that is not as it was written.
+        Raises ``DataFileRefused`` at the end, with all objects that are not as they were written.
         """
         found: list[int] = []
         damaged: list[str] = []
@@ -140,9 +141,10 @@ class DataFile:
     # --- writing ---
 
     def write(self, changes: Sequence[Revision]) -> None:
-        """All of them, as one: when this returns they are on the disk.
+        """Write all changes in one transaction: when this returns they are on the disk.
 
-        Raises NotWritten and Lost, and any other error where nobody knows: then this file should be written no more.
+        Raises NotWritten and Lost. After any other error the outcome is unknown, and this file must not be written
+        again.
         """
         frees = all(change.type == "DELETED" or change.after.deleting for change in changes)
         if not frees and self._reserve.is_given and not self._reserve.fill():
@@ -158,7 +160,7 @@ class DataFile:
             self._commit(changes)
 
     def look(self) -> None:
-        """That all is as we left it. Raises Lost, and NoRoom where nothing could be written."""
+        """Check that the file is as we left it. Raises Lost, and NoRoom if it cannot be written."""
         try:
             self._where.check()
         except FilesGone as error:
@@ -167,7 +169,7 @@ class DataFile:
             raise NoRoom("its file system can be read only")
 
     def try_again(self, size: int) -> None:
-        """Find out whether there is room again, for about ``size`` bytes; by a commit that changes nothing else."""
+        """Test whether there is room again, for about ``size`` bytes, by a commit that changes no object."""
         self.look()
         disk = os.fstatvfs(self._where.file)
         if disk.f_bavail * disk.f_frsize < 2 * size or not self._reserve.fill():
@@ -225,7 +227,7 @@ class DataFile:
             raise
 
     def _guard(self, revision: int, count: int, sum_: int) -> None:
-        """Go on only from what we wrote ourselves; the first time the file becomes ours."""
+        """Continue only from our own last write; the first call makes the file ours."""
         moved = self._connection.execute(
             "UPDATE latest SET revision = ? WHERE revision = ?", (revision, self._revision)
         ).rowcount
@@ -246,7 +248,7 @@ class DataFile:
             self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Give the file back. What was committed is in it, with or without this."""
+        """Close the file. Committed data is in it with or without this."""
         self._connection.close()
         self._lock.close()
         self._where.close()
@@ -273,7 +275,9 @@ def _key(each: Stored) -> Key:
 
 
 def put(connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
-    """Many rows with one statement: each execution gives up the interpreter, and others may compute for long."""
+    """Write many rows with one statement: each execution releases the interpreter lock, and other threads may keep it
+    long.
+    """
     begin = 0
     for size, statement in _PUTS.items():
         while len(rows) - begin >= size:
@@ -283,11 +287,11 @@ def put(connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> N
 
 
 def rows(connection: sqlite3.Connection, newest: int, question: str = ROWS) -> Iterator[Stored | str]:
-    """All objects; for one that is not as it was written, what is wrong with it."""
+    """All objects; instead of one that is not as it was written, what is wrong with it."""
     try:
         for row in connection.execute(question):
             yield _read_row(row, newest)
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # messages of SQLite may quote what is no text
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # messages of SQLite may quote undecodable bytes
         yield str(error)
 
 
@@ -314,7 +318,7 @@ def _read_row(row: tuple[Any, ...], newest: int) -> Stored | str:
 
 
 def write_copy(path: Path, revision: int, objects: Iterable[Stored]) -> int:
-    """A data file of its own with these objects in it; how many. Raises OSError, sqlite3.Error and DataFileRefused."""
+    """Write a new data file with these objects; return how many. Raises OSError, sqlite3.Error and DataFileRefused."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     connection = connected(path, STEPS)
     try:

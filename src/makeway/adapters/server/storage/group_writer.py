@@ -1,8 +1,8 @@
-"""The writer thread: it decides the calls that wait on the newest state, and commits their changes as one transaction.
+"""The writer thread: it runs waiting decisions on the newest state, and commits their changes as one transaction.
 
-It takes at most ``GROUP_MAX`` calls, lets each decide on the state the one before it left, and commits all their
-changes; then they are shown, then the calls return. While it waits for the disk the next group gathers. What lost its
-owner goes a little at a time, with each group and while nobody calls; what is left of it when a server ends goes after
+It takes at most ``GROUP_MAX`` calls, runs each decision on the state that the one before it left, and commits all
+changes. Then they become visible, and the calls return. During the disk write the next group gathers. Objects whose
+owner is gone are collected a few at a time, with each group and while there are no calls; the rest is collected after
 the next start.
 """
 
@@ -25,9 +25,9 @@ from makeway.runtime.stores.rules import StoreRules
 log = logging.getLogger("makeway.storage")
 
 GROUP_MAX = 256
-LOOKS_PER_CALL = 64  # of the garbage collector: an owner of a few goes with them at once
-LOOKS_PER_GROUP = 256  # so that the next call waits for no more of it than for a full group
-LOOK_SECONDS = 1.0  # the longest time for which nobody looks at the file
+LOOKS_PER_CALL = 64  # steps of the garbage collector: the few objects of an owner are removed with it
+LOOKS_PER_GROUP = 256  # so the next call waits no longer for it than for a full group
+LOOK_SECONDS = 1.0  # at most this long without a check of the file
 CLOSED = "the storage is closed"
 
 T = TypeVar("T")
@@ -48,24 +48,24 @@ class _Failure:
 
 
 class GroupWriter:
-    """``ahead`` belongs to its thread from now on, and so does writing to ``file``."""
+    """``ahead`` belongs to this thread from now on, and so does writing to ``file``."""
 
     def __init__(self, file: GuardedFile, ahead: StoreRules, shown: SharedObjects) -> None:
         self.listeners: tuple[OnCommit, ...] = ()
         self._file = file
         self._ahead = ahead
         self._shown = shown
-        self._entering = Lock()  # to put something into the queue, or to end that
+        self._entering = Lock()  # to put something into the queue, or to close it
         self._is_closed = False
         self._looked_at = time.monotonic()
-        self._collects_from = self._looked_at  # a write that failed puts this off: nothing spins
+        self._collects_from = self._looked_at  # a failed write delays this, so that the thread does not spin
         self._queue: SimpleQueue[WaitingCall | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="makeway-storage", daemon=True)
         self._thread.start()
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written, at present or until the next start; "" while all is well."""
+        """Why nothing can be written, at present or until the next start; "" if writing works."""
         state = self._file.state
         return CLOSED if self._is_closed and not self._file.is_over else state.why
 
@@ -79,7 +79,7 @@ class GroupWriter:
         return answer
 
     def close(self) -> bool:
-        """Commit what waits, and end the thread; False where that was done before."""
+        """Commit what waits, and end the thread; False if that was done before."""
         with self._entering:
             if self._is_closed:
                 return False
@@ -105,7 +105,7 @@ class GroupWriter:
                     break
                 group = self._gathered(first)
                 self._write_group([call for call in group if call.answer.set_running_or_notify_cancel()])
-            if time.monotonic() - self._looked_at >= LOOK_SECONDS:  # nobody is idle, yet nothing may be written either
+            if time.monotonic() - self._looked_at >= LOOK_SECONDS:  # always busy, yet without a write
                 self._look()
         self._file.save()
 
@@ -116,7 +116,7 @@ class GroupWriter:
     def _write_group(self, group: Sequence[WaitingCall]) -> None:
         try:
             outcomes = self._outcomes(group)
-        except BaseException as error:  # whatever it is, nobody may wait for ever
+        except BaseException as error:  # no caller may wait for ever, whatever the error
             self._file.fail(error)
             outcomes = [_Failure(TimedOut(self._file.state.why)) for _ in group]
         for call, outcome in zip(group, outcomes, strict=True):
@@ -126,25 +126,25 @@ class GroupWriter:
                 call.answer.set_result(outcome)
 
     def _gathered(self, first: WaitingCall) -> Sequence[WaitingCall]:
-        """All that wait, in the order they came; nobody else takes from the queue.
+        """Return all waiting calls, in order; only this thread takes from the queue.
 
-        Those of the last group were answered just now, and often have more to write: so they are let in first. With
-        many writers that makes one large group where there would be two that take turns, each with its own wait.
+        Callers of the last group just got their answers, and often write again: they get a chance to join. With many
+        writers this makes one large group instead of two that alternate, each with its own wait for the disk.
         """
         time.sleep(0)
         group = [first]
-        # where there is little room each call stands for itself: a removal must not fail for what others want to add
+        # on a nearly full disk each call is a group of its own: a removal must not fail because of other calls
         most = 1 if isinstance(self._file.state, Short) else GROUP_MAX
         while len(group) < most and not self._queue.empty():
             call = self._queue.get()
             if call is None:
-                self._queue.put(None)  # nothing can come after it: it ends the thread when this group is done
+                self._queue.put(None)  # nothing follows it: it ends the thread after this group
                 break
             group.append(call)
         return group
 
     def _outcomes(self, group: Sequence[WaitingCall]) -> Sequence[Any]:
-        """What each call is answered. One that was refused may stand on what others of the group had written."""
+        """Return the answer to each call. A refusal too may depend on what other calls of the group have written."""
         if self._file.is_over:
             return [_Failure(Unavailable(self._file.state.why, RETRY_AFTER)) for _ in group]
         before = self._ahead.mark()
@@ -180,7 +180,7 @@ class GroupWriter:
         for listener in self.listeners:
             try:
                 listener(changes)
-            except Exception:  # what is stored is stored, even if a listener cannot hear of it
+            except Exception:  # the data is stored, even if a listener fails
                 log.exception("a listener failed")
 
     def _may_collect(self) -> bool:

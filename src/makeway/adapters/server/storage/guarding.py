@@ -1,8 +1,8 @@
-"""Whether the data file can be written, and what is done when it cannot.
+"""Whether the data file can be written, and what happens if it cannot.
 
-A file is writable until there is no room for what was to be written; it is again when there is. When it turns out not
-to be ours any more, nothing is written again: what was shown stays readable, and is saved in a new file beside the old
-one, for the people who have to put things right (decision 0085).
+A file stays writable until the disk is full, and is writable again when there is room. If it turns out that the file is
+no longer ours, it is never written again: the visible objects stay readable, and are saved in a new file beside the old
+one, for the administrator to put things right (decision 0085).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from makeway.runtime.ports import Retryable, Revision, Stored, TimedOut, Unavail
 
 log = logging.getLogger("makeway.storage")
 
-RETRY_AFTER = Millis(5_000)  # a client that waits for room on a disk need not ask often
+RETRY_AFTER = Millis(5_000)  # room on a disk comes slowly
 
 
 @dataclass(frozen=True, slots=True)
 class Writable:
-    why: str = ""  # it cannot be written; never
+    why: str = ""  # always empty
 
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Nothing can be written until there is room again."""
+    """The disk is full: nothing can be written until there is room."""
 
     why: str
     size: int  # bytes for which there was no room; 0: not known
@@ -45,7 +45,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """It is not our file that lies there: what was acknowledged is still to be saved elsewhere."""
+    """The file in the folder is not ours: acknowledged data still has to be saved elsewhere."""
 
     why: str
 
@@ -61,7 +61,7 @@ FileState = Writable | Short | Lost | Over
 
 
 class GroupNotStored(Exception):
-    """Each call of a group is told that it was not stored, or that nobody knows."""
+    """Each call of a group gets the answer that it was not stored, or that this is unknown."""
 
     def __init__(self, error: type[Retryable], words: str) -> None:
         super().__init__(words)
@@ -72,9 +72,9 @@ class GroupNotStored(Exception):
 
 
 class GuardedFile:
-    """The data file in the state that it is in. The writer thread alone writes; ``state`` may be read by any.
+    """The data file with its state. Only the writer thread writes; any thread may read ``state``.
 
-    ``acknowledged`` tells the newest revision and all objects that somebody was told of.
+    ``acknowledged`` returns the newest revision and all objects that a client was told of.
     """
 
     def __init__(self, file: DataFile, acknowledged: Callable[[], tuple[int, Sequence[Stored]]]) -> None:
@@ -88,7 +88,7 @@ class GuardedFile:
         return isinstance(self.state, Lost | Over)
 
     def write(self, changes: Sequence[Revision]) -> None:
-        """Raises ``GroupNotStored``; of whatever else is raised nobody knows what it left behind."""
+        """Write the changes. Raises ``GroupNotStored``; after any other error the outcome is unknown."""
         try:
             self._file.write(changes)
         except DataFileLost as error:
@@ -100,7 +100,7 @@ class GuardedFile:
             raise GroupNotStored(Unavailable, f"nothing was stored: {error}") from error
 
     def look(self) -> None:
-        """Whether the file is still there and ours, and whether there is room again where there was none."""
+        """Check that the file is still there and ours, and on a full disk whether there is room again."""
         if self.is_over:
             self.save()
             return
@@ -116,12 +116,12 @@ class GuardedFile:
         except NoRoom as error:
             self._run_short(error, 0)
         except NotWritten:
-            pass  # another program holds its lock; it is asked again
+            pass  # another program has locked it; it is tried again
         except Exception as error:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Something happened after which nobody knows what the file holds."""
+        """Handle an error that leaves the content of the file unknown."""
         self.state = Over(f"the storage has failed: {error!r}")
         log.error("%s; nothing is written any more: restart makeway", self.state.why)
 
@@ -141,7 +141,7 @@ class GuardedFile:
         log.error("%s: %s", self._file.path, self.state.why)
 
     def save(self) -> None:
-        """Where the file is lost, once: what was acknowledged, into a new file in the folder that was ours."""
+        """If the file is lost, save the acknowledged data once, into a new file in the folder that was ours."""
         if not isinstance(self.state, Lost):
             return
         revision, objects = self._acknowledged()

@@ -1,7 +1,7 @@
-"""How a data file is laid out, and how one is opened: whose it is, whether it is whole, which version it has.
+"""The layout of a data file, and its opening: ownership, integrity, version.
 
-An older layout is brought up to date, a step at a time, each step whole or not at all; a newer one is refused, because
-nobody knows what would be lost by writing to it.
+An older layout is upgraded, a step at a time, each step whole or not at all. A newer layout is refused, because writing
+to it could lose data.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from makeway.runtime.stores.history import FIRST_REVISION
 
 log = logging.getLogger("makeway.server")
 APPLICATION_ID = 0x6D6B7779  # "mkwy"
-WAL_BYTES_KEPT = 64 * 1024 * 1024  # a burst of writes does not leave more than that beside the file
-CHECKED_BYTES_MAX = 256 * 1024 * 1024  # of a larger file not every page is looked at; that would take seconds
+WAL_BYTES_KEPT = 64 * 1024 * 1024  # a burst of writes leaves no more than this beside the file
+CHECKED_BYTES_MAX = 256 * 1024 * 1024  # pages of a larger file are not checked: that takes seconds
 TOLD_MAX = 5  # findings in one message
 RECOVERY = (
     "put a backup in its place, or start once with --leave-out-damaged, which keeps the file and goes on with what can"
@@ -38,7 +38,7 @@ STEPS: Sequence[Sequence[str]] = (  # the first makes an empty file version 1, t
     (
         "ALTER TABLE objects ADD COLUMN checksum INTEGER",
         "UPDATE objects SET checksum = checksum_of(api_group, kind, namespace, name, data)",
-        # one row: which server writes to it, and what there must be
+        # one row: the server that writes to it, and the expected content
         "CREATE TABLE guard (owner TEXT NOT NULL, objects INTEGER NOT NULL, checksum INTEGER NOT NULL)",
         "INSERT INTO guard SELECT '', count(*), coalesce(sum_of(checksum), 0) FROM objects",
     ),
@@ -50,9 +50,9 @@ class DataFileRefused(Exception):
 
 
 def connected(path: Path, steps: Sequence[Sequence[str]], size_max: int | None = None) -> sqlite3.Connection:
-    """The file at ``path``, which is made where it is missing. Raises ``DataFileRefused``."""
+    """Return a connection to the file, which is made if it is missing. Raises ``DataFileRefused``."""
     try:
-        os.close(open_own(path, os.O_RDWR | os.O_CREAT))  # there are Secrets in it; SQLite keeps the mode
+        os.close(open_own(path, os.O_RDWR | os.O_CREAT))  # it holds Secrets; SQLite keeps the mode
         for beside in ("-wal", "-shm", "-journal"):
             refuse_link(path.with_name(path.name + beside))
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -69,7 +69,7 @@ def connected(path: Path, steps: Sequence[Sequence[str]], size_max: int | None =
         if _is_damage(error):
             raise DataFileRefused(f"{path} is damaged: {error}; {RECOVERY}") from error
         raise DataFileRefused(f"{path} cannot be opened: {error}") from error
-    except (OSError, sqlite3.Error, ValueError, TypeError) as error:  # messages of SQLite may quote what is no text
+    except (OSError, sqlite3.Error, ValueError, TypeError) as error:  # messages of SQLite may quote undecodable bytes
         raise DataFileRefused(f"{path} cannot be opened: {error}") from error
     return connection
 
@@ -92,7 +92,7 @@ def _checked_version(connection: sqlite3.Connection, path: Path, newest: int) ->
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
-    """That every page is whole and in its place, where that takes no longer than a start may; about 1 s for 256 MiB."""
+    """Check every page, unless that takes too long for a start; about 1 s for 256 MiB."""
     size = path.stat().st_size
     if size > CHECKED_BYTES_MAX:
         log.warning(
@@ -121,7 +121,7 @@ def _set_up(connection: sqlite3.Connection, size_max: int | None) -> None:
 
 
 def _bring_up(connection: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]]) -> None:
-    """Each step is one transaction together with the version it leads to; the last one before an error stays."""
+    """Upgrade the layout; a step and its version are one transaction, and the steps before an error stay."""
     for to, step in enumerate(steps[version:], start=version + 1):
         connection.execute("BEGIN IMMEDIATE")
         for statement in (*step, f"PRAGMA user_version = {to}"):
@@ -130,7 +130,7 @@ def _bring_up(connection: sqlite3.Connection, version: int, steps: Sequence[Sequ
 
 
 def _check_columns(connection: sqlite3.Connection, path: Path, steps: Sequence[Sequence[str]]) -> None:
-    """That the tables are those of this version: a letter that has changed in their definition changes what they do."""
+    """Check that the tables have the definitions of this version: any changed letter may change their behaviour."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as wanted:
         wanted.create_function("checksum_of", 5, checksum_in_sql, deterministic=True)
         wanted.create_aggregate("sum_of", 1, SumInSql)
@@ -151,7 +151,7 @@ def number(connection: sqlite3.Connection, question: str) -> int:
 
 
 def told(findings: Iterable[str]) -> str:
-    """Some of them in words, and how many more there are."""
+    """Return some findings in words, and how many more there are."""
     every = list(findings)
     more = f", and {len(every) - TOLD_MAX} more" if len(every) > TOLD_MAX else ""
     return "; ".join(each.replace("\n", " ") for each in every[:TOLD_MAX]) + more

@@ -1,4 +1,4 @@
-"""Going on with what can be read of a damaged data file: the rest is named, and the file is kept as it was."""
+"""Starts from a damaged data file with what is readable: the rest is listed, and the damaged file is kept."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ NEWEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """What is in the file from now on, what is not, and where the file of before is."""
+    """What is in the new file, what is missing, and where the damaged file is."""
 
-    findings: Sequence[str] = ()  # none: it was whole, and nothing was done
+    findings: Sequence[str] = ()  # none: the file was intact, and nothing was done
     kept: int = 0
     aside: Path = Path()
 
 
 def leave_out_damaged(path: Path) -> Salvage:
-    """Raises ``DataFileRefused`` where another server has the file, or nothing in it can be read."""
+    """Replace a damaged file. Raises ``DataFileRefused`` if another server has the file, or nothing in it can
+    be read.
+    """
     if _is_whole(path):
         return Salvage()
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     lock = locked(path, folder)
     try:
         found, findings, latest = _readable(path)
-        revision = max([latest, lock.mark, *(each.revision for each in found)])  # none may be given twice
+        revision = max([latest, lock.mark, *(each.revision for each in found)])  # no revision may be used twice
         found, revision = _standing_alone(found, revision)
         new, aside = path.with_name(f"{path.name}.readable"), path.with_name(f"{path.name}.damaged-{revision}")
         new.unlink(missing_ok=True)
@@ -58,16 +60,16 @@ def leave_out_damaged(path: Path) -> Salvage:
 
 
 def _standing_alone(found: Sequence[Stored], revision: int) -> tuple[list[Stored], int]:
-    """Without the names of owners that are not there: what is left of a damaged file is no garbage.
+    """Remove owner references to missing objects: what is left of a damaged file must not be collected as garbage.
 
-    Owners of kinds that nobody serves here are not asked for by the collector either, and stay named.
+    Owners of kinds that are not served here are unknown to the collector too, so their references stay.
     """
     there, result = {each.uid for each in found}, []
     for each in found:
         owners = each.metadata().owner_references
         kept = tuple(one for one in owners if one.uid in there or find_kind(one.api_version, one.kind) is None)
         if len(kept) < len(each.owners):
-            with suppress(msgspec.ValidationError):  # nobody can collect what cannot be read either
+            with suppress(msgspec.ValidationError):  # an unreadable object is not collected either
                 value = each.value()
                 revision += 1
                 meta = replace(value.metadata, owner_references=kept, resource_version=str(revision))
@@ -94,7 +96,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _readable(path: Path) -> tuple[list[Stored], list[str], int]:
-    """Objects, what is wrong with the others, the newest revision; as far as any of it can be had."""
+    """Return objects, what is wrong with the others, and the newest revision, as far as they are readable."""
     os.close(open_own(path, os.O_RDWR))
     with closing(sqlite3.connect(path)) as connection:
         connection.create_function("checksum_of", 5, checksum_in_sql, deterministic=True)
@@ -103,7 +105,7 @@ def _readable(path: Path) -> tuple[list[Stored], list[str], int]:
         columns = f"SELECT api_group, kind, namespace, name, data, {sums} FROM objects"
         found: dict[tuple[str, str, str], Stored] = {}
         findings: dict[str, None] = {}
-        for way in ("NOT INDEXED", "ORDER BY api_group, kind, namespace, name"):  # where one is broken, the other leads
+        for way in ("NOT INDEXED", "ORDER BY api_group, kind, namespace, name"):  # one may work if the other is damaged
             for each in rows(connection, NEWEST, f"{columns} {way}"):
                 if isinstance(each, Stored):
                     known = found.setdefault((each.kind.plural, each.namespace, each.name), each)

@@ -1,11 +1,11 @@
-"""The lock of a data file, and a mark in it that says how far the data had come.
+"""The lock of a data file, and a mark in it with the newest revision.
 
-Two locks are held, both end with the process: one on a file beside the data file, so that no tool that opens and closes
-that file can lose it for us, and one on the folder itself, which nobody can remove to get past the first.
+There are two locks, and both end with the process: one on a file beside the data file, because a tool that opens and
+closes the data file itself would release our lock; and one on the folder, which protects against removal of the first.
 
-The mark is the newest revision that was acknowledged. It is written after the commit and not waited for: a crash of the
-machine may take the newest marks, never more of the data than of them. Data that is older than its mark has lost
-something: the end of its log, or it is an older copy, where revisions would be given a second time.
+The mark is the newest acknowledged revision. It is written after the commit without waiting for the disk: a crash of
+the machine may lose the newest marks, but never more of the data than of the marks. Data that is older than its mark
+has lost something: the end of its log, or it is an older copy, where revisions would be used twice.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MARK_BYTES = 64
 
 
 class LockHeld(Exception):
-    """Another server has it; the message is its process id, or empty."""
+    """Another server has the lock; the message is its process id, or empty."""
 
 
 class LockFile:
-    """Raises ``LockHeld``, and OSError, ``FolderRefused`` among them."""
+    """The lock. Raises ``LockHeld``, and OSError, ``FolderRefused`` among them."""
 
     def __init__(self, path: Path, folder: int) -> None:
         self._file = open_own(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT)
@@ -36,20 +36,20 @@ class LockFile:
             with suppress(OSError):  # some network file systems have no locks for folders
                 _lock(folder, self._file)
             self.mark = self._read_mark()
-            with suppress(OSError):  # a full disk: then the next one does not learn who we are
+            with suppress(OSError):  # a full disk: then the holder is not recorded
                 os.pwrite(self._file, f"{os.getpid():<{HOLDER_BYTES - 1}}\n".encode(), 0)
         except BaseException:
             os.close(self._file)
             raise
 
     def _read_mark(self) -> int:
-        """0 where there is none that can be read."""
+        """Return the mark, 0 if there is no readable one."""
         number, _, check = os.pread(self._file, MARK_BYTES, HOLDER_BYTES).decode(errors="replace").partition(" ")
         return int(number) if number.isdecimal() and check.strip() == _check(number) else 0
 
     def set_mark(self, revision: int) -> None:
         number = str(revision)
-        with suppress(OSError):  # a mark that is too old warns later of less
+        with suppress(OSError):  # an old mark detects fewer losses
             os.pwrite(self._file, f"{number} {_check(number)}".ljust(MARK_BYTES - 1).encode() + b"\n", HOLDER_BYTES)
             self.mark = revision
 

@@ -1,8 +1,8 @@
-"""A folder of one's own: nobody else may change what is in it, and what is in it is no link to something else.
+"""A private folder: no other account may change its content, and its files are no links.
 
-Who can write to a folder can put a link where a file is expected, and have its target overwritten or read. So a folder
-that others can write to is refused before anything in it is touched, and files are opened by their own name only, with
-their mode from the first moment on.
+An account that can write to a folder can put a link where a file is expected, and have its target overwritten or read.
+So a folder that others can write to is refused before anything in it is touched. Files are opened without following
+links, with their mode from the first moment on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class FolderRefused(OSError):
-    """Others could change what is in this folder, or have already; the message says what to do."""
+    """Other accounts could change the content of this folder, or have done so; the message says what to do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, message)
@@ -27,9 +27,9 @@ class FolderRefused(OSError):
 
 
 def check_folder(folder: Path, *, reads_only: bool = False) -> None:
-    """Raises ``FolderRefused``, and OSError where it cannot be looked at.
+    """Check a folder. Raises ``FolderRefused``, and OSError if it cannot be read.
 
-    ``reads_only``: root may read the folder of any account, as it may do all else.
+    ``reads_only``: root may read the folder of any account.
     """
     found = os.stat(folder)
     if not stat.S_ISDIR(found.st_mode):
@@ -49,7 +49,9 @@ def check_folder(folder: Path, *, reads_only: bool = False) -> None:
 
 
 def _check_above(folder: Path) -> None:
-    """Who may write to a folder above may put another one in its place, unless it is sticky, as /tmp is."""
+    """Check the folders above: an account that may write there may replace this one, unless that folder is sticky, as
+    /tmp.
+    """
     for above in folder.parents:
         mode = os.stat(above).st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
@@ -60,17 +62,17 @@ def _check_above(folder: Path) -> None:
 
 
 def made_folder(folder: Path) -> None:
-    """A folder of one's own, which is made where it is missing. Raises OSError, ``FolderRefused`` among them."""
+    """Return a private folder, made if it is missing. Raises OSError, ``FolderRefused`` among them."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_folder(folder)
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a file that is really there under this name, and make it one that its owner alone can read.
+    """Open a regular file of this name, and make it readable for its owner alone.
 
-    Raises ``FolderRefused`` for links, pipes, devices and files of others, none of which is waited for or written to.
+    Raises ``FolderRefused`` for links, pipes, devices and files of other accounts, without waiting for them.
     """
-    if path.is_symlink():  # O_NOFOLLOW is what counts; this has the better words
+    if path.is_symlink():  # O_NOFOLLOW is the protection; this has the better message
         raise FolderRefused(_link(path))
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, PRIVATE)
     found = os.fstat(file)
@@ -94,19 +96,21 @@ def _link(path: Path) -> str:
 
 
 def refuse_link(path: Path) -> None:
-    """For files that others open for us."""
+    """Refuse a link, for files that other code opens."""
     if path.is_symlink():
         raise FolderRefused(_link(path))
 
 
 def read_own(path: Path, bytes_max: int = 1 << 20) -> bytes:
-    """What a small file holds. Raises OSError."""
+    """Return the content of a small file. Raises OSError."""
     with os.fdopen(open_own(path), "rb") as file:
         return file.read(bytes_max)
 
 
 def write_own(path: Path, data: bytes, mode: int = PRIVATE) -> None:
-    """Whole or not at all, under its name once it is on the disk, and never readable by others in between."""
+    """Write a file whole or not at all: it gets its name once it is on the disk, and is never readable by other
+    accounts.
+    """
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

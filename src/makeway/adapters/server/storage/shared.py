@@ -1,4 +1,4 @@
-"""Objects in memory that one thread changes and all may read."""
+"""Objects in memory that one thread changes and all threads may read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from makeway.runtime.stores.pages import StoredObjects
 
 
 class SharedObjects:
-    """The reading half of ``runtime.ports.Store``, from any thread. Nobody sees half of a group of changes."""
+    """The reading half of ``runtime.ports.Store``, from any thread. A group of changes becomes visible as a whole."""
 
     def __init__(self, history: History) -> None:
         self._objects = StoredObjects(history)
-        self._reading = Lock()  # to look at the objects, or to change them
+        self._reading = Lock()  # held to read or change the objects
 
     def restore(self, stored: Stored) -> None:
-        """An object that was there before the first change; nobody reads yet."""
+        """Add an object from the file; no thread reads yet."""
         self._objects.restore(stored)
 
     def show(self, changes: Sequence[Revision]) -> None:
@@ -29,7 +29,7 @@ class SharedObjects:
                 self._objects.apply(change)
 
     def all(self) -> tuple[int, Sequence[Stored]]:
-        """The newest revision, and all objects as they are there."""
+        """Return the newest revision, and all objects at that revision."""
         with self._reading:
             return int(self._objects.resource_version), [*self._objects.all()]
 
@@ -39,7 +39,7 @@ class SharedObjects:
             return self._objects.resource_version
 
     def compact(self, keep: int = 0) -> None:
-        """Forget all but the last ``keep`` changes. Of the file nothing is lost: it has the newest states alone."""
+        """Forget all but the last ``keep`` changes. The file is not affected: it has only the newest states."""
         with self._reading:
             self._objects.compact(keep)
 
@@ -48,7 +48,7 @@ class SharedObjects:
             return self._objects.latest(kind)
 
     def count(self, kind: Kind) -> int:
-        """How many objects of a kind there are."""
+        """Return the number of objects of a kind."""
         return self._objects.count(kind_key(kind))
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
@@ -88,7 +88,7 @@ class SharedWatch:
 
     @property
     def place(self) -> int | None:
-        """See ``HistoryWatch``. The thread that polls may ask without a lock: no other moves it."""
+        """See ``HistoryWatch``. The polling thread needs no lock: only it changes the place."""
         return self._watch.place
 
     def move(self, place: int) -> None:

@@ -1,12 +1,13 @@
 """A Store on SQLite: all objects in memory, and the data file as the truth.
 
-Two copies of the newest states, which share the objects themselves. *Ahead* belongs to the writer thread: there the
-rules of the API decide, and what they decide may still be taken back (``group_writer``). *Shown* is what everybody
-reads (``shared``): what is there has been committed, so nobody ever saw a revision that a crash could undo and another
-write could have again. What happens when the file cannot be written is said at ``guarding``.
+There are two copies of the newest states, which share the objects themselves. *Ahead* belongs to the writer thread:
+there the rules of the API decide, and their decisions may still be undone (``group_writer``). *Shown* is what all other
+threads read (``shared``). It has only committed changes, so no client ever sees a revision that a crash could undo and
+another write could use again. ``guarding`` says what happens if the file cannot be written.
 
-Promises: the Store conformance suite; a call that returned is on the disk; a call that raised has changed nothing, but
-for TimedOut, after which nobody knows. A resume from before a restart is told Expired. Calls may come from any thread.
+Promises: the Store conformance suite. A call that returned is on the disk; a call that raised has changed nothing,
+except TimedOut, where that is unknown. Resuming a watch from before a restart raises Expired. Calls may come from any
+thread.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ T = TypeVar("T")
 
 
 class SqliteStore(SharedObjects):
-    """See ``runtime.ports.Store``. What only this one has: ``compact``, ``close``, and a file that it alone has open;
-    ``submit``, for decisions that no thread waits for; ``on_commit``, for listeners that want to hear of changes.
+    """See ``runtime.ports.Store``. In addition: ``compact``, ``close``, and a file that it alone has open; ``submit``,
+    for decisions that no thread waits for; ``on_commit``, for listeners of changes.
 
-    ``history``: how many revisions a watch or a list may fall behind before it expires. ``size_max``: bytes that the
-    data file may have. The rest is told at ``StoreRules``. Raises ``DataFileRefused``.
+    ``history``: how many revisions a watch or a list may fall behind before it expires. ``size_max``: the limit of the
+    data file in bytes. For the rest see ``StoreRules``. Raises ``DataFileRefused``.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class SqliteStore(SharedObjects):
         self._writer = GroupWriter(GuardedFile(self._file, self.all), ahead, self)
 
     def close(self) -> None:
-        """Commit what waits, and give the file back. What was read can still be read; a write is Unavailable."""
+        """Commit what waits, and close the file. Reads go on working; a write is Unavailable."""
         if self._writer.close():
             self._file.close()
 
@@ -86,11 +87,12 @@ class SqliteStore(SharedObjects):
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written, at present or until the next start; "" while all is well."""
+        """Why nothing can be written, at present or until the next start; "" if writing works."""
         return self._writer.trouble
 
     def on_commit(self, listener: OnCommit) -> None:
-        """Have ``listener`` called with the changes of every group once they are shown, before their calls return.
+        """Register a listener for the changes of every group; it is called once they are visible, before their calls
+        return.
 
         It is called on the writer thread: it must be quick, and raise nothing.
         """
@@ -121,10 +123,10 @@ class SqliteStore(SharedObjects):
         )).result()  # fmt: skip
 
     def submit(self, decision: Callable[[StoreRules], T], *, dry_run: bool = False) -> Future[T]:
-        """Have something decided and written, as one; the answer comes once it is on the disk.
+        """Run a decision and write its changes as one; the future completes once they are on the disk.
 
-        ``decision`` is called on the writer thread and may make several calls: all of them count, or, where it raises,
-        none. ``dry_run``: it is judged and answered in the same way, and then taken back.
+        ``decision`` is called on the writer thread and may make several calls: all of them count, or, if it raises,
+        none. ``dry_run``: it is judged and answered in the same way, and then undone.
         """
         return self._writer.submit(decision, dry_run=dry_run)
 
@@ -136,5 +138,5 @@ def _leave_be(each: Stored, error: Exception) -> None:
 
 
 def _new_names() -> Names:
-    """Names that no earlier start of the server has given: it is the same source, from a seed nobody had."""
+    """Return a generator of names with a random seed, so that no name of an earlier start comes again."""
     return SeededNames(secrets.randbits(128))

@@ -1,8 +1,8 @@
-"""Whether the files that a server has open are still those that lie in its folder.
+"""Whether the files that a server has open are still those in its folder.
 
-A file that is removed, renamed or replaced goes on for a process that has it open, and everything written to it is lost
-with that process. SQLite does not notice; so we look, at the names and at what only we may change: before and after
-each commit, and once in a second. A look is a handful of ``stat`` calls.
+A process can still write to a file that was removed, renamed or replaced, and all such writes are lost when it ends.
+SQLite does not notice. So we check the names, and what only we may change, before and after each commit, and once in a
+second. A check is a handful of ``stat`` calls.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-LOG_HEAD = 32  # bytes; they name one generation of the log
+LOG_HEAD = 32  # bytes; they identify one generation of the log
 
 
 class FilesGone(Exception):
-    """What we have open is not what lies in the folder; the message says what happened."""
+    """The open files are not those in the folder; the message says what happened."""
 
 
 class Whereabouts:
-    """Of a data file, its log, its index and its lock, from ``note`` on. They must all exist by then."""
+    """Watches a data file, its log, its index and its lock, from ``begin`` on. They must all exist by then."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path.parent
@@ -36,17 +36,17 @@ class Whereabouts:
         return self._open
 
     def begin(self) -> None:
-        """What lies there now is ours."""
+        """Take the present files as ours."""
         self._log_file = os.open(self._log, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._open)
         self._found = {name: self._stat(name) for name in self._names}
         self.note()
 
     def note(self) -> None:
-        """What has changed since the last look was our own doing. Raises Gone where it cannot have been."""
+        """Take changes since the last check as our own. Raises FilesGone if they cannot be."""
         self._look(is_ours=True)
 
     def check(self) -> None:
-        """Raises Gone where something has changed that only we may change."""
+        """Raises FilesGone if something has changed that only we may change."""
         self._look(is_ours=False)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run was like: measured, compared, told.
+"""The report of a run.
 
 - ``measures``, ``usage``, ``sharing``: exact figures; ``comparison``: two runs side by side
 - ``report``, ``story``, ``words``: as data and as text

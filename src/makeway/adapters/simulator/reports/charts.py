@@ -1,7 +1,7 @@
-"""Charts as inline SVG: a level through time, and bars in stacks. Each with its title, its words and its table.
+"""Charts as inline SVG: a level over time, and stacked bars. Each has a title, a description and a table.
 
-No script and nothing from elsewhere: what a pointer finds are ``<title>`` elements, and colours are classes that the
-page defines once for light and once for dark. Colour never carries meaning alone; the table says the same.
+No script and no external resources: tooltips are ``<title>`` elements, and colours are classes that the page defines
+for light and dark. Colour never carries meaning alone; the table has the same data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from html import escape
 from makeway.adapters.simulator.reports.words import plain
 
 WIDTH, HEIGHT = 640, 190
-LEFT, RIGHT, TOP, BOTTOM = 64, 8, 14, 24  # what labels take
+LEFT, RIGHT, TOP, BOTTOM = 64, 8, 14, 24  # room for labels
 PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 COLOURS = 8  # classes c0 … c7
 VERDICTS = ("better", "worse")  # cells that are coloured
@@ -21,12 +21,12 @@ _NAME = ' class="name"'
 
 
 def text(value: object) -> str:
-    """Anything as text of a page; what came from outside cannot become markup."""
+    """Escape text for a page: outside text cannot become markup."""
     return escape(plain(str(value)), quote=True)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1, most: int | None = None) -> str:
-    """The first ``names`` columns head their rows; of more than ``most`` rows the rest is counted only."""
+    """A table. The first ``names`` columns head their rows; beyond ``most`` rows the rest is only counted."""
     head = "".join(
         f'<th scope="col"{_NAME if rank < names else ""}>{text(each)}</th>' for rank, each in enumerate(columns)
     )
@@ -50,7 +50,7 @@ def _cells(row: Sequence[str], names: int) -> Iterator[str]:
 
 
 def figure(name: str, title: str, words: str, marks: str, alternative: str, legend: str = "") -> str:
-    """A drawing with a title, words for those who cannot see it, and its numbers as a table."""
+    """A drawing with a title, a description for screen readers, and its numbers as a table."""
     return (
         f'<figure id="{name}"><figcaption>{text(title)}</figcaption>{legend}'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-t {name}-d">'
@@ -64,16 +64,16 @@ def figure(name: str, title: str, words: str, marks: str, alternative: str, lege
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelChart:
-    """How much was used, part by part of a span of time, beside a line that stands for what is owned."""
+    """A level of use in equal parts of a span, beside a line for the owned quota."""
 
     name: str  # unique in the page
     title: str
     words: str
     levels: Sequence[int]
     line: int
-    labels: tuple[str, str]  # of the line, and of the most that is drawn
-    ticks: Sequence[tuple[int, str]]  # thousandths of the span, and what to write there
-    spots: Sequence[Sequence[str]]  # the same in few parts, to point at and for the table: when, level
+    labels: tuple[str, str]  # of the line, and of the highest level
+    ticks: Sequence[tuple[int, str]]  # thousandths of the span, and the label
+    spots: Sequence[Sequence[str]]  # the same in few parts, for tooltips and the table: when, level
     columns: Sequence[str]
 
     def svg(self) -> str:
@@ -95,7 +95,7 @@ class LevelChart:
         return figure(self.name, self.title, self.words, "".join(marks), table(self.columns, self.spots))
 
     def _area(self, most: int) -> str:
-        """Steps; where the level stays, one step goes on."""
+        """The area as steps; equal levels are one step."""
         count, last = len(self.levels), None
         path = [f"M{LEFT} {TOP + PLOT_HEIGHT}"]
         for part, each in enumerate(self.levels):
@@ -126,10 +126,10 @@ class BarChart:
     name: str
     title: str
     words: str
-    noun: str  # what the bars stand for: the first column of the table
+    noun: str  # what a bar stands for: the first column of the table
     bars: Sequence[str]
     stacks: Sequence[tuple[str, Sequence[int]]]  # kind, and its count in every bar; at most ``COLOURS``
-    ticks: Sequence[tuple[int, str]] = ()  # none: every bar has its label below
+    ticks: Sequence[tuple[int, str]] = ()  # none: each bar has its label below
 
     def svg(self) -> str:
         most = max(1, *(sum(counts) for counts in zip(*(each for _, each in self.stacks), strict=True)))
@@ -179,7 +179,7 @@ def _y(value: int, most: int) -> float:
 
 
 def _short(value: float) -> float:
-    """A tenth of a point is finer than any screen."""
+    """A number with one decimal: finer than any screen."""
     rounded = round(value, 1)
     return int(rounded) if rounded == int(rounded) else rounded
 

@@ -1,7 +1,7 @@
 """Two runs on the same arrivals side by side: what differs, and whether that is better or worse.
 
-Which way a measure is better stands in one table, ``DIRECTIONS``. A verdict speaks of *this* run, held against the
-other one. Numbers are compared exactly; only CPU time, which no two runs have in common, may differ by a tenth.
+One table, ``DIRECTIONS``, says which way a measure is better. A verdict is about *this* run, compared with the other
+one. Numbers are compared exactly; only CPU time, which always differs, may differ by a tenth.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ DIRECTIONS: Mapping[str, Direction] = {
     "lent": "neither",
     "fairness spread": "less",
     "fairness jain": "more",
-    "virtual time": "less",  # only where as many finished: see ``_total``
-    "cycles": "neither",  # writes and CPU time are what they cost
+    "virtual time": "less",  # only if as many workloads finished: see ``_total``
+    "cycles": "neither",  # cycles, writes and CPU time are costs
     "decisions": "neither",
     "writes": "less",
     "cpu time": "less",
@@ -50,7 +50,7 @@ CPU_TOLERANCE = Fraction(1, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureScope:
-    """What a measure is about: a queue, cohort, class or flavor; nothing set: the whole run."""
+    """The subject of a measure: a queue, cohort, class or flavor; if nothing is set, the whole run."""
 
     queue: str | None = None
     priority: int | None = None
@@ -82,16 +82,16 @@ class Difference:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     differences: tuple[Difference, ...]  # the whole run first, then queue by queue
-    # the workloads of both runs, by how long they waited in this one
+    # the workloads of both runs, by their waiting time in this one
     sooner: int
     later: int
     alike: int
-    only_this: tuple[str, ...]  # workloads and queues that the other run does not have
+    only_this: tuple[str, ...]  # workloads and queues that the other run lacks
     only_against: tuple[str, ...]
 
 
 def compare(this: Measures, against: Measures) -> Comparison:
-    """Every measure that both runs have."""
+    """Compare every measure that both runs have."""
     here = {(each.scope, each.name): each for each in measures_of(this)}
     there = {(each.scope, each.name): each for each in measures_of(against)}
     as_many = this.total.finished == against.total.finished
@@ -119,7 +119,7 @@ def _difference(this: Measure, against: Measure, as_many: bool) -> Difference:
     a, b = this.value, against.value
     direction = DIRECTIONS[this.name]
     if this.name == "virtual time" and not as_many:
-        direction = "neither"  # to stop early with less done is nothing to be proud of
+        direction = "neither"  # an earlier end with less work done is not better
     found = verdict(direction, a, b)
     if this.name == "cpu time" and a is not None and b is not None and _is_close(Fraction(a), Fraction(b)):
         found = "same"
@@ -131,7 +131,7 @@ def _is_close(a: Fraction, b: Fraction) -> bool:
 
 
 def _waited(measures: Measures) -> dict[str, int]:
-    """By workload; those of one name, one after the other, together."""
+    """The waiting time by workload; several lives of one name are added."""
     found: dict[str, int] = {}
     for each in measures.seen:
         found[each.life.workload] = found.get(each.life.workload, 0) + each.waited_ms
@@ -148,7 +148,7 @@ def _missing(ours: Measures, theirs: Measures) -> tuple[str, ...]:
 
 
 def measures_of(measures: Measures) -> Iterator[Measure]:
-    """Every number of a run that can be better or worse, with what it is about."""
+    """Yield every measure of a run that can be better or worse, with its subject."""
     yield from _total(measures)
     for quota in measures.quotas:
         yield from _quota(MeasureScope(of=quota.of), quota)

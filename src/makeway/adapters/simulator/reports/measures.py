@@ -1,10 +1,10 @@
-"""What a simulated run was like, in exact integers: waiting, use of quota, evictions, lost work, fairness.
+"""The measures of a simulated run, in exact integers: waiting, use of quota, evictions, lost work, fairness.
 
-A run is what was recorded; nothing is simulated here. Only what lies between its beginning and its end counts.
-Times are milliseconds, quota over time is amount times milliseconds; seconds and shares are made when they are shown.
+Input is the record of a run; nothing is simulated here. Only the time between the beginning and the end counts. Times
+are milliseconds, quota over time is amount times milliseconds; seconds and shares are made for display.
 
-Promises: O(n log n) in the number of spells, equal runs give equal measures, and of every workload the time
-with quota and the time without it add up to the time it was there.
+Promises: O(n log n) in the number of spells; equal runs give equal measures; the time with quota and the time without
+add up to the lifetime of a workload.
 
 Not here: quota over time (``usage``), shares (``sharing``), two runs side by side (``comparison``), text and JSON
 (``report``), the page.
@@ -28,11 +28,11 @@ PERCENTILES = (50, 95, 99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a simulation recorded."""
+    """The record of a simulation."""
 
     lives: Sequence[Life]
     queues: Mapping[str, Mapping[FR, int]]  # nominal quota
-    cohorts: Mapping[str, str]  # queue -> the root of its tree; a queue without one is not here
+    cohorts: Mapping[str, str]  # queue -> the root of its tree; queues without a cohort are absent
     began_at: Millis
     ended_at: Millis
     cycles: int = 0
@@ -41,7 +41,7 @@ class Run:
     cpu_seconds: float = 0.0
     journal_sha256: str = ""
     faults_fired: Mapping[str, int] = field(default_factory=dict)
-    lending_limits: Mapping[str, Mapping[FR, int]] = field(default_factory=dict)  # not here: all of it may be lent
+    lending_limits: Mapping[str, Mapping[FR, int]] = field(default_factory=dict)  # if absent: all of it may be lent
     sharing: Sharing | None = None  # None: without fair sharing
 
     @property
@@ -51,7 +51,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class WaitingTimes:
-    """How long workloads were without quota."""
+    """The times that workloads were without quota."""
 
     count: int
     total_ms: int
@@ -64,15 +64,15 @@ class WaitingTimes:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """How evenly equals were served: workloads of one queue and priority, by the time that they ran."""
+    """How evenly workloads of one queue and priority were served, by the time that they ran."""
 
     spread_ms: int
-    jain: Fraction | None  # 1: all the same; 1/n: one had it all; None: none ran
+    jain: Fraction | None  # 1: all the same; 1/n: one had everything; None: none ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadTotals:
-    """What became of some workloads."""
+    """The sums over some workloads."""
 
     workloads: int
     admitted: int  # had quota at least once
@@ -91,7 +91,7 @@ class WorkloadTotals:
 class PriorityMeasures:
     priority: int
     tally: WorkloadTotals
-    fairness: Fairness | None = None  # None: across queues, where workloads are no equals
+    fairness: Fairness | None = None  # None: across queues, where workloads are not comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,12 @@ class Measures:
     quotas: tuple[QuotaUse, ...]  # of all queues together
     queues: tuple[QueueMeasures, ...]  # in the order of names
     priorities: tuple[PriorityMeasures, ...]  # of all queues together, the highest first
-    preemptions: Mapping[tuple[str, str], int]  # (queue of the preemptor, queue of the victim); "": not known
+    preemptions: Mapping[tuple[str, str], int]  # (queue of the preemptor, queue of the victim); "": unknown
     shares: tuple[NodeShares, ...] = ()  # of queues and cohorts; none without fair sharing
 
 
 class MeasuredLife(NamedTuple):
-    """What of a workload lies within the run. With Options it is the Parent that counts, and what they did is its."""
+    """The part of a workload's life within the run. A Parent counts with what its Options did."""
 
     life: Life
     admitted: bool
@@ -152,7 +152,7 @@ def measure(run: Run) -> Measures:
 
 
 def seen(run: Run) -> tuple[MeasuredLife, ...]:
-    """The workloads of a run in the order of its lives, those that are Options told with their Parents."""
+    """The workloads of a run in the order of its lives; Options are counted with their Parents."""
     names = {life.workload for life in run.lives}
     options: dict[str, list[Life]] = {}
     alone = []
@@ -161,7 +161,7 @@ def seen(run: Run) -> tuple[MeasuredLife, ...]:
             options.setdefault(life.parent, []).append(life)
         else:
             alone.append(life)
-    # of two lives of one name, one after the other, the first has the Options
+    # of two consecutive lives with one name, the first has the Options
     return tuple(_seen(run, life, options.pop(life.workload, [])) for life in alone)
 
 
@@ -180,7 +180,7 @@ def _seen(run: Run, life: Life, options: Sequence[Life]) -> MeasuredLife:
 
 
 def _with_options(run: Run, parent: MeasuredLife, options: Sequence[Life]) -> MeasuredLife:
-    """A Parent reports the evictions of its Options again, without their preemptors; theirs count, not its own."""
+    """Add the Options to a Parent, which reports their evictions too, but without preemptors."""
     evictions = sorted((eviction for option in options for eviction in option.evictions), key=lambda each: each.at)
     return parent._replace(
         admitted=parent.admitted or any(option.spells for option in options),
@@ -192,7 +192,7 @@ def _with_options(run: Run, parent: MeasuredLife, options: Sequence[Life]) -> Me
 
 
 def _stays(run: Run, life: Life) -> list[Stay]:
-    """The spells within the run, none of them beginning before the last one ended: stored times are cut."""
+    """The spells within the run. None begins before the last one ended: stored times are truncated."""
     stays: list[Stay] = []
     free_at = run.began_at
     for spell in life.spells:
@@ -235,19 +235,19 @@ def waiting(waited_ms: Iterable[int]) -> WaitingTimes:
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """The least value that ``percent`` of 100 do not exceed (nearest rank); always one of those that are there."""
+    """The least of the values that ``percent`` of 100 do not exceed (nearest rank)."""
     return ordered[max(0, (percent * len(ordered) + 99) // 100 - 1)]
 
 
 def fairness(ran_ms: Sequence[int]) -> Fairness:
-    """Jain's index and the spread of run times among equals; there is at least one."""
+    """Jain's index and the spread of run times, of at least one workload."""
     squares = sum(each * each for each in ran_ms)
     jain = Fraction(sum(ran_ms) ** 2, len(ran_ms) * squares) if squares else None
     return Fairness(max(ran_ms) - min(ran_ms), jain)
 
 
 def _preemptions(lives: Sequence[Life], everyone: Sequence[MeasuredLife]) -> dict[tuple[str, str], int]:
-    """Preemptions by the preemptor's and the victim's queue; evictions without a preemptor are left out."""
+    """The preemptions by the queues of preemptor and victim; evictions without a preemptor are left out."""
     homes = {life.workload: life.queue for life in lives}
     counted = Counter(
         (homes.get(WorkloadKey(eviction.by), ""), each.life.queue)

@@ -1,7 +1,7 @@
-"""The report as one HTML page that stands alone: no network, no script, light and dark, bounded in size.
+"""The report as one self-contained HTML page: no network, no script, light and dark, bounded in size.
 
 Promises: equal measures give equal bytes; every chart has a table; names cannot become markup. A long run is drawn in
-``POINTS`` parts, the busiest ``QUEUES`` queues each on their own and the others as one.
+``POINTS`` parts, the busiest ``QUEUES`` queues separately and the others as one.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from makeway.adapters.simulator.reports.words import level, moment, percent, pla
 from makeway.core.messages import amount
 
 POINTS = 400  # of a line
-SPOTS = 24  # of a line, to point at and in its table
+SPOTS = 24  # of a line, for tooltips and the table
 BARS = 60  # of a chart through time
 QUEUES = 20
 RESOURCES = 4  # of one queue
 ROWS = 200  # of a table
-NAMES = 200  # of queues that are summed up
+NAMES = 200  # of queues that are drawn as one
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
-STEPS_MS = (  # between the ticks of an axis: each at most six times the one before, so that no axis has but one tick
+STEPS_MS = (  # between the ticks of an axis: at most six times the one before, so that an axis has two ticks or more
     1, 5, 10, 50, 100, 500, 1000, 5000, 15_000, MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR,
     24 * HOUR, 48 * HOUR, 168 * HOUR, 720 * HOUR,
 )  # fmt: skip
-WAITED = (  # how long at most, and how it is called
+WAITED = (  # upper bound and label
     (0, "none"), (1000, "1s"), (10_000, "10s"), (MINUTE, "1m"), (5 * MINUTE, "5m"), (15 * MINUTE, "15m"), (HOUR, "1h"),
     (4 * HOUR, "4h"), (12 * HOUR, "12h"), (24 * HOUR, "24h"), (72 * HOUR, "72h"),
 )  # fmt: skip
@@ -159,7 +159,7 @@ def _usage(measures: Measures) -> str:
 
 
 def _courses(measures: Measures, homes: Mapping[str, int]) -> dict[tuple[int, str], _Used]:
-    """By rank of the queue and resource."""
+    """The use over time, by rank of the queue and resource."""
     run = measures.run
     found: dict[tuple[int, str], _Used] = {}
     for queue in measures.queues:
@@ -210,7 +210,7 @@ def _level_chart(measures: Measures, used: _Used, name: str, title: str, resourc
 
 
 def ticks(span_ms: int) -> list[tuple[int, str]]:
-    """At most six round times of a span, in thousandths of it."""
+    """At most six ticks at round times of a span, in thousandths of it."""
     if span_ms <= 0:
         return [(0, "0s")]
     step = next((each for each in STEPS_MS if span_ms <= 6 * each), -(-span_ms // 6))
@@ -269,7 +269,7 @@ def _evictions(measures: Measures) -> str:
 
 
 def _preemptions(measures: Measures) -> str:
-    """A matrix with preemptors on the left and victims above. The busiest queues on their own, the others together."""
+    """A matrix with preemptors on the left and victims above. The busiest queues are separate, the others together."""
     if not measures.preemptions:
         return _section("preemptions", "Who preempted whom", "<p>Nobody was preempted.</p>")
     involved: Counter[str] = Counter()
@@ -288,8 +288,8 @@ def _preemptions(measures: Measures) -> str:
         f'<tr><th scope="row">{text(by)}</th>{"".join(_cell(by, of, cells[by, of], most) for of in columns)}</tr>'
         for by in rows
     )
-    nobody = measures.total.evicted - sum(measures.preemptions.values())
-    note = f"<p>{nobody} evictions were asked for by nobody, or it is not known by whom.</p>" if nobody else ""
+    unknown = measures.total.evicted - sum(measures.preemptions.values())
+    note = f"<p>{unknown} evictions were asked for by nobody, or it is not known by whom.</p>" if unknown else ""
     return _section(
         "preemptions",
         "Who preempted whom",
@@ -304,7 +304,7 @@ def _called(name: str, own: set[str]) -> str:
 
 
 def _cell(by: str, of: str, count: int, most: int) -> str:
-    """Shaded by how often, in five steps."""
+    """A cell that is shaded by the count, in five steps."""
     if not count:
         return "<td></td>"
     shade = -(-5 * count // most)

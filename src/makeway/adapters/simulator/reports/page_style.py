@@ -1,4 +1,4 @@
-"""How the page of a report looks: one style sheet, with colours for light and for dark."""
+"""The style sheet of the page, with colours for light and for dark."""
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --ink: #1b1f24; --soft: #57606a; --rule: #d0d7de; --panel: #f6f8fa;

@@ -1,7 +1,7 @@
-"""A measured run as data for programs and as lines for people; two runs as both. The page is ``page``.
+"""The report of one or two runs as data for programs and as lines for people. The page is ``page``.
 
-Lines are made for a width; without one, for a pipe, each record is one line and every span and amount is exact to
-the millisecond. Lines are never cut: a table that is too wide for the terminal becomes a list of its records.
+Lines are made for a width; without one, for a pipe, each record is one line, and every span and amount is exact to the
+millisecond. Lines are never cut: a table that is too wide for the terminal becomes a list of its records.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from makeway.core.quota.shares import Share
 
 Data = dict[str, object]
 EVERYONE = "(all)"  # no queue can have this name
-PARTS = 40  # differences of single queues and priorities that a terminal is shown
+PARTS = 40  # differences of single queues and priorities shown on a terminal
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
 
 
 def data(measures: Measures, *, per_workload: bool = False, warnings: Sequence[str] = ()) -> Data:
-    """The report as JSON has it; what only some runs have is a key of those alone."""
+    """The report as JSON; keys that only some runs need are present in those alone."""
     run = measures.run
     found: Data = {
         "workloads": measures.total.workloads,
@@ -86,7 +86,7 @@ def comparison_data(
     this: Measures, against: Measures, comparison: Comparison, *, per_workload: bool = False,
     warnings: Sequence[str] = (), warnings_against: Sequence[str] = (),
 ) -> Data:  # fmt: skip
-    """Both reports, and every measure that both have."""
+    """Both reports as JSON, and every measure that both have."""
     return {
         "run": data(this, per_workload=per_workload, warnings=warnings),
         "against": data(against, per_workload=per_workload, warnings=warnings_against),
@@ -169,7 +169,7 @@ def _shares_data(each: NodeShares) -> Data:
 
 
 def _share_data(share: Share) -> int | float | None:
-    """None: without end."""
+    """None: infinite."""
     return None if share.is_infinite else number(Fraction(*share.fraction()), 6)
 
 
@@ -226,7 +226,7 @@ def _value_data(each: Difference, value: Value) -> int | float | None:
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A heading over records; the first ``names`` columns say of what a record is, the others are numbers."""
+    """A table with a title; the first ``names`` columns name the record, the others are numbers."""
 
     title: str
     columns: Sequence[str]
@@ -258,7 +258,7 @@ class ReportTable:
 
 
 def folded(text: str, width: int | None, indent: int, next_indent: int) -> list[str]:
-    """One line without a width, else as many as it takes; a word that is wider than all stays whole."""
+    """One line without a width, else as many as needed; a word that is wider than the width stays whole."""
     if width is None:
         return [(" " * indent + text).replace("\u00a0", " ")]
     lines = textwrap.wrap(
@@ -286,7 +286,7 @@ def comparison_lines(
     this: Measures, against: Measures, comparison: Comparison, width: int | None = None, *,
     warnings: Sequence[str] = (),
 ) -> Iterator[str]:  # fmt: skip
-    """This run in full, then how it does against the other one."""
+    """This run in full, then its comparison with the other one."""
     yield from lines(this, width, warnings=warnings)
     whole = [difference for difference in comparison.differences if difference.scope == MeasureScope()]
     parts = [
@@ -363,7 +363,7 @@ def _waiting_row(queue: str, priority: str, tally: WorkloadTotals, exact: bool) 
 
 
 def quota_table(measures: Measures) -> ReportTable:
-    """Borrowed and lent as what it was on average, all the time."""
+    """Borrowed and lent are averages over the whole run."""
     parts = [(EVERYONE, quota) for quota in measures.quotas]
     parts += [(queue.queue, quota) for queue in measures.queues for quota in queue.quotas]
     rows = [_quota_row(measures.run, name, quota) for name, quota in parts]
@@ -387,7 +387,7 @@ def _quota_row(run: Run, name: str, quota: QuotaUse) -> list[str]:
 
 
 def share_table(measures: Measures) -> ReportTable:
-    """In thousandths of what could be lent, by weight; the mean leaves out the time in which it was infinite."""
+    """Shares in thousandths of the lendable quota, by weight; the mean is that of the time with a finite share."""
     rows = [
         [
             share.name,
@@ -403,7 +403,7 @@ def share_table(measures: Measures) -> ReportTable:
 
 
 def eviction_table(measures: Measures, *, exact: bool) -> ReportTable:
-    """Lost work is known per queue only, so it stands in the row of all reasons."""
+    """Lost work is only known per queue, so it is in the row of all reasons."""
     rows = [[EVERYONE, reason, str(count), ""] for reason, count in measures.total.evictions.items()]
     for queue in measures.queues:
         tally = queue.tally

@@ -1,7 +1,7 @@
-"""Shares through a run: how rich each queue and cohort was on average, at most, and at the end (S-9.2).
+"""The shares of a run: the average, greatest and last share of each queue and cohort (S-9.2).
 
-Counted afterwards, from which queue held what and when, and exactly: a share changes only where a queue or one below a
-cohort takes or gives back quota, and stays as it is in between. Quota and weights are those of the end of the run.
+They are computed afterwards and exactly, from the quota that each queue held over time. A share only changes when the
+queue, or a queue below the cohort, takes or releases quota. Quota and weights are those of the end of the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from makeway.core.undo import UndoLog
 
 
 class Sharing(NamedTuple):
-    """What shares are measured by."""
+    """The quota and weights that shares are computed from."""
 
     queues: tuple[QuotaSpec, ...]
     cohorts: tuple[QuotaSpec, ...]
@@ -26,19 +26,19 @@ class Sharing(NamedTuple):
 
 @dataclass(slots=True)
 class NodeShares:
-    """The shares that one queue or cohort had through a run."""
+    """The shares of one queue or cohort through a run."""
 
     name: str
     is_queue: bool
     weight: int  # in billionths
     last: Share = NO_SHARE
     highest: Share = NO_SHARE
-    infinite_ms: int = 0  # borrowed with weight zero: such time does not count in the mean
+    infinite_ms: int = 0  # borrowing with weight zero: not part of the mean
     span_ms: int = 0
     _sums: dict[int, int] = field(default_factory=dict)  # by denominator: share times milliseconds
 
     def pass_time(self, millis: int) -> None:
-        """It had its last share for so long; one that it had for no time at all does not count."""
+        """Count the present share for some time; a share that lasted no time does not count."""
         if not millis:
             return
         self.span_ms += millis
@@ -51,7 +51,7 @@ class NodeShares:
 
     @property
     def mean(self) -> Fraction | None:
-        """Over the time in which it was not infinite; None: there was no such time."""
+        """The mean over the time in which it was finite; None: there was no such time."""
         finite = self.span_ms - self.infinite_ms
         if not finite:
             return None
@@ -61,7 +61,7 @@ class NodeShares:
 def shares_through(
     sharing: Sharing, stays: Mapping[str, Iterable[Stay]], began_at: int, ended_at: int
 ) -> tuple[NodeShares, ...]:
-    """Of all queues and cohorts that are part of a cohort: queues by name, then cohorts."""
+    """The shares of all queues and cohorts that are part of a cohort: queues by name, then cohorts."""
     tree = QuotaTree(UndoLog())
     tree.configure(sharing.queues, sharing.cohorts)
     nodes = [node for node in (*tree.queues.values(), *tree.cohorts.values()) if node.parent is not None]
@@ -81,7 +81,7 @@ def shares_through(
 
 
 def _changes(tree: QuotaTree, stays: Mapping[str, Iterable[Stay]]) -> Iterator[tuple[int, QuotaNode, Stay, bool]]:
-    """What is taken and given back, when and where; of queues that are there."""
+    """The times at which existing queues take and release quota."""
     for name, members in stays.items():
         node = tree.queues.get(name)
         for stay in members if node is not None else ():

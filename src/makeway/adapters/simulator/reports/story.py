@@ -1,7 +1,8 @@
-"""A short run told as a story: what came, got quota, made way and for which workload, and was done, each with its time.
+"""A short run as a list of events: arrivals, admissions, preemptions with their preemptors, and ends, each with its
+time.
 
-Promises: all that happened is told, in its order, and of what happens at the same time causes before effects; equal
-runs give equal stories. What has not come to an end is named at the end.
+Promises: all events are listed, in order, and at the same time causes come before effects; equal runs give equal
+stories. Workloads without an end are listed at the end.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from makeway.adapters.simulator.reports.words import level, moment, plain, span
 from makeway.core.messages import HUMAN_REASONS
 from makeway.core.model import Millis
 
-WORKLOADS_MAX = 40  # more than that nobody reads
+WORKLOADS_MAX = 40  # a longer list is not read
 EVENTS_MAX = 200
 _DATE = len("2026-01-01T")
-ENDED, CAME, LEFT, BEGAN, LAST = range(5)  # in this order at the same time
+ENDED, CAME, LEFT, BEGAN, LAST = range(5)  # the order of events at the same time
 
 
 class StoryLine(NamedTuple):
@@ -30,7 +31,7 @@ class StoryLine(NamedTuple):
 
 
 def events(run: Run, names: Mapping[str, str] | None = None, *, exact: bool = False) -> list[StoryLine]:
-    """All that happened, in its order; ``names``: what workloads are called, where not by their own name."""
+    """All events in order; ``names``: workloads that are shown under another name."""
     called = names or {}
     told = [event for life in run.lives for event in _of(life, called)]
     return sorted([*told, *(_end_of(life, run.ended_at, called, exact) for life in run.lives)])

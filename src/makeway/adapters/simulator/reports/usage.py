@@ -1,11 +1,11 @@
-"""Quota over time: what a queue used, what it borrowed, what others used of its own. Amounts times milliseconds.
+"""Quota over time: how much a queue used, borrowed and lent, in amounts times milliseconds.
 
-At any moment a queue that uses more than its nominal quota of a flavor-resource borrows the rest, and what is
-borrowed in a tree comes from the queues of that tree that leave something idle, from each in proportion to what it
-leaves idle and may lend. What is borrowed beyond that comes from the cohorts' own quota, and no queue lent it.
+A queue that uses more than its nominal quota of a flavor-resource borrows the rest. What is borrowed in a tree comes
+from the queues of that tree with idle quota, from each in proportion to its idle quota that may be lent. What is
+borrowed beyond that comes from the cohorts' own quota, and counts for no lender.
 
-One sweep over the beginnings and ends of stays; at each only the queue that changes is looked at. What a unit of
-idle quota has lent so far is kept as one running sum per tree, so that the price does not grow with the queues.
+The algorithm sweeps over the beginnings and ends of stays, and handles only the queue that changes. The amount lent so
+far per unit of idle quota is one running sum per tree, so that the cost of a step does not grow with the queues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FRACTION_BITS = 128  # of the running sum: over any run the error stays far belo
 
 
 class Stay(NamedTuple):
-    """A workload held this much, from when to when."""
+    """A workload held this much quota from one time to another."""
 
     began_at: int
     ended_at: int
@@ -29,12 +29,12 @@ class Stay(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaUse:
-    """What became of a quota; all but ``nominal`` and ``peak`` are amounts times milliseconds."""
+    """The use of a quota; all but ``nominal`` and ``peak`` are amounts times milliseconds."""
 
     of: FR
     nominal: int
-    peak: int | None  # the most that was used at once; None: not known, of several queues together
-    offered: int  # the nominal quota, all the time
+    peak: int | None  # the greatest use at a time; None: unknown, for several queues together
+    offered: int  # the nominal quota over the whole time
     used: int
     borrowed: int  # used above nominal
     lent: int  # used by others
@@ -51,7 +51,7 @@ def quota_uses(
     began_at: int,
     ended_at: int,
 ) -> dict[str, tuple[QuotaUse, ...]]:
-    """Of every queue of ``stays``, what became of each quota that it owns or used."""
+    """For every queue of ``stays``, the use of each quota that it owns or used."""
     changes = _changes(stays)
     trees: dict[tuple[bool, str], list[str]] = {}  # a cohort and a queue may have the same name
     for name in sorted(stays):
@@ -73,7 +73,7 @@ def quota_uses(
 
 
 def _changes(stays: Mapping[str, Iterable[Stay]]) -> dict[str, dict[FR, list[tuple[int, int]]]]:
-    """Of every queue and flavor-resource, when its use changes and by how much."""
+    """For every queue and flavor-resource, the changes of its use with their times."""
     found: dict[str, dict[FR, list[tuple[int, int]]]] = {}
     for name, each in stays.items():
         changes = found.setdefault(name, {})
@@ -88,9 +88,9 @@ class _Account:
     """One queue's part in a sweep."""
 
     nominal: int
-    limit: int  # at most this much may be lent
+    limit: int  # the lending limit
     since: int
-    lent_until: int = 0  # the running sum of its tree when this was last looked at
+    lent_until: int = 0  # the running sum of its tree at the last update
     use: int = 0
     over: int = 0
     idle: int = 0
@@ -101,13 +101,13 @@ class _Account:
 
 
 class _Sweep:
-    """One flavor-resource of one tree through time."""
+    """One flavor-resource of one tree over time."""
 
     def __init__(self, began_at: int) -> None:
         self._accounts: dict[str, _Account] = {}
         self._began = self._now = began_at
-        self._over = 0  # what is borrowed now
-        self._idle = 0  # what could be lent now
+        self._over = 0  # borrowed at present
+        self._idle = 0  # lendable at present
         self._lent_per_unit = 0  # the running sum, scaled
 
     def join(self, name: str, nominal: int, limit: int) -> None:
@@ -150,7 +150,7 @@ class _Sweep:
         self._idle += account.idle
 
     def _settle(self, account: _Account) -> None:
-        """Bring an account up to now; until now nothing changed in it."""
+        """Bring an account up to date; nothing has changed in it since the last update."""
         lasted = self._now - account.since
         if lasted:
             account.used += account.use * lasted
@@ -164,7 +164,7 @@ class _Sweep:
 
 
 def total_uses(of_queues: Iterable[Iterable[QuotaUse]]) -> tuple[QuotaUse, ...]:
-    """All queues together."""
+    """The sums of all queues."""
     sums: dict[FR, list[int]] = {}
     for uses in of_queues:
         for use in uses:
@@ -181,16 +181,16 @@ def total_uses(of_queues: Iterable[Iterable[QuotaUse]]) -> tuple[QuotaUse, ...]:
 
 @dataclass(slots=True)
 class Course:
-    """How much was held in each of equal parts of a span: exact sums, whatever falls where."""
+    """The use in equal parts of a span: exact sums for any times."""
 
     began_at: int
     ended_at: int
     parts: int
-    _whole: list[int] = field(init=False)  # changes of the level: stays that fill parts from end to end
-    _pieces: list[int] = field(init=False)  # amounts times milliseconds: stays that begin or end inside a part
+    _whole: list[int] = field(init=False)  # changes of the level, for stays that fill whole parts
+    _pieces: list[int] = field(init=False)  # amounts times milliseconds, for stays that begin or end inside a part
 
     def __post_init__(self) -> None:
-        self.parts = max(1, min(self.parts, self.ended_at - self.began_at))  # no part is shorter than a millisecond
+        self.parts = max(1, min(self.parts, self.ended_at - self.began_at))  # a part lasts at least a millisecond
         self._whole = [0] * (self.parts + 1)
         self._pieces = [0] * self.parts
 
@@ -198,12 +198,12 @@ class Course:
         return self.began_at + part * (self.ended_at - self.began_at) // self.parts
 
     def part_of(self, at: int) -> int:
-        """The part that a moment lies in; the end of the span belongs to the last one."""
+        """The part of a moment; the end of the span belongs to the last part."""
         span = max(1, self.ended_at - self.began_at)
         return min(self.parts - 1, ((at - self.began_at + 1) * self.parts - 1) // span)
 
     def add(self, began: int, ended: int, amount: int) -> None:
-        """Count an amount that is held for a time; the cost does not depend on how long."""
+        """Add an amount that is held for some time; the cost does not depend on the duration."""
         if began >= ended:
             return
         first, last = self.part_of(began), self.part_of(ended - 1)

@@ -1,4 +1,4 @@
-"""Measures as they are shown: spans, amounts, shares. Exact numbers come in; rounding happens here and only here."""
+"""Measures in display form: spans, amounts, shares. Input is exact; only this module rounds."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from fractions import Fraction
 from makeway.api.quantity import Duration, Quantity, Time
 from makeway.core.messages import amount
 
-NOTHING = "-"  # where there is nothing to measure
+NOTHING = "-"  # nothing to measure
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
-_SHORT = 6  # characters that an exact amount may take
+_SHORT = 6  # characters of an exact amount
 
 
 def number(value: Fraction | int, digits: int = 3) -> int | float:
-    """A JSON number: whole where the value is, else rounded to so many decimals."""
+    """A JSON number: an integer if the value is one, else rounded to so many decimals."""
     rounded = round(Fraction(value), digits)
     return int(rounded) if rounded.denominator == 1 else float(rounded)
 
 
 def seconds(millis: Fraction | int) -> int | float:
-    if isinstance(millis, int):  # one of very many: without fractions
+    if isinstance(millis, int):  # a shortcut for the many integers
         return millis / 1000 if millis % 1000 else millis // 1000
     return number(millis / 1000)
 
 
 def unit_seconds(amount_millis: Fraction | int, resource: str) -> int | float:
-    """Amount times milliseconds in units times seconds: of cpu, cores times seconds."""
+    """Amount times milliseconds in units times seconds: for cpu, cores times seconds."""
     return number(Fraction(amount_millis) / (1000 * units(resource)))
 
 
 def units(resource: str) -> int:
-    """How many of our integers make one unit of a resource."""
+    """The number of our integers in one unit of a resource."""
     return Quantity.parse("1").in_units(resource)
 
 
 def moment(at: int) -> str:
-    """RFC 3339; with thousandths where there are any, so that no two times that differ look the same."""
+    """RFC 3339; with thousandths if there are any, so that different times look different."""
     text = str(Time.of_millis(at))
     return text if at % 1000 == 0 else f"{text[:-1]}.{at % 1000:03}Z"
 
 
 def span(millis: Fraction | int, *, exact: bool = False) -> str:
-    """A duration: ``1h23m20.5s`` if exact, to the millisecond; else its two leading units: ``1h23m``."""
+    """A duration: exact to the millisecond as ``1h23m20.5s``, else its two leading units: ``1h23m``."""
     whole = round(millis)
     size = abs(whole)
     if not exact:
@@ -52,7 +52,7 @@ def span(millis: Fraction | int, *, exact: bool = False) -> str:
 
 
 def level(value: Fraction | int, resource: str) -> str:
-    """An amount in few characters: exact where that is short, else with one decimal: ``1500m``, ``1.2Gi``."""
+    """An amount in few characters: exact if that is short, else with one decimal: ``1500m``, ``1.2Gi``."""
     whole = round(value)
     text = amount(whole, resource)
     if whole == value and len(text) <= _SHORT:
@@ -75,5 +75,5 @@ def ratio(part: int, whole: int) -> Fraction | None:
 
 
 def plain(text: str) -> str:
-    """Without control characters: a name must not steer a terminal nor break a line."""
+    """A text without control characters: a name must not steer a terminal nor break a line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

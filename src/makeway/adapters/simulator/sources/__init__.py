@@ -1,1 +1,1 @@
-"""Where simulated work comes from: manifests (``arrivals``), recipes (``generator``), traces (``swf``, ``traces``)."""
+"""Sources of simulated work: manifests (``arrivals``), recipes (``generator``), traces (``swf``, ``traces``)."""

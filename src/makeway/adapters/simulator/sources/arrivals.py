@@ -1,14 +1,13 @@
-"""Where simulated work comes from: objects that are there from the beginning, and objects that come at their time.
+"""Sources of simulated work: objects that exist from the beginning, and objects that arrive at their times.
 
-Every source of arrivals answers with a ``Source``; ``Arriving`` creates what it brings. How long something runs and
-how often it saves its work travels with it, as the annotations ``makeway.dev/runtime`` and
-``makeway.dev/checkpoint-interval``.
+Every source is a ``Source``; ``Arriving`` creates its objects. The run time of work and its checkpoint interval are the
+annotations ``makeway.dev/runtime`` and ``makeway.dev/checkpoint-interval``.
 
-Promises: equal files (and seeds) give equal sources; a source can be gone through any number of times, always alike;
-whatever is wrong with a file is told at once, with its lines, as a ``SourceError``, and nothing else is raised.
+Promises: equal files (and seeds) give equal sources; a source can be iterated any number of times, with equal results;
+all problems of a file are reported at once, with their lines, as a ``SourceError``, and nothing else is raised.
 
-Here are the parts that all sources share, and the source that needs no format: manifests with times. Not here: the
-other formats (``generator``, ``traces``, ``swf``), what becomes of the work (``world``).
+This module has the parts that all sources share, and the source without a format of its own: manifests with times. Not
+here: other formats (``generator``, ``traces``, ``swf``), the work itself (``world``).
 """
 
 from __future__ import annotations
@@ -31,7 +30,15 @@ from msgspec import Raw
 from makeway.api.conditions import is_true
 from makeway.api.names import CHECKPOINT_INTERVAL, DEFAULT_NAMESPACE, RUNTIME
 from makeway.api.objects.kubernetes import Job, JobStatus, view
-from makeway.api.objects.meta import DNS_SUBDOMAIN, Condition, LabelSelector, ObjectMeta, OwnerReference, Wire
+from makeway.api.objects.meta import (
+    DNS_SUBDOMAIN,
+    Condition,
+    KubernetesObject,
+    LabelSelector,
+    ObjectMeta,
+    OwnerReference,
+    Wire,
+)
 from makeway.api.objects.queueing import (
     ClusterQueue,
     ClusterQueueSpec,
@@ -55,13 +62,13 @@ from makeway.core.policy import Jobs
 from makeway.runtime.informers import finder
 from makeway.runtime.ports import AlreadyExists, Forbidden, Invalid, NotFound, Store
 
-DAY_ONE = Millis(1_767_225_600_000)  # 2026-01-01T00:00:00Z: the beginning where a source names no date
-FILE_BYTES_MAX = 256 * 1024 * 1024  # unpacked
+DAY_ONE = Millis(1_767_225_600_000)  # 2026-01-01T00:00:00Z: the beginning if a source has no date
+FILE_BYTES_MAX = 256 * 1024 * 1024  # uncompressed
 COUNT_MAX = 1_000_000  # arrivals of one source
-FINDINGS_MAX = 100  # told of one file
+FINDINGS_MAX = 100  # shown for one file
 CREATED_MAX = 1000  # in one step
-BUSY_TENTHS = 9  # how much of its quota the cluster of a trace is taken to have used
-PRIORITIES = ((0, 60), (50, 30), (100, 10))  # of traces that have none: priority, and of how many in a hundred
+BUSY_TENTHS = 9  # the assumed use of a trace's cluster
+PRIORITIES = ((0, 60), (50, 30), (100, 10))  # for traces without priorities: priority, and how many in a hundred
 NAME_HINT = "lower-case letters, digits, `-` and `.`; it begins and ends with a letter or digit"
 _GZIP = b"\x1f\x8b"
 _SECONDS = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?")
@@ -77,15 +84,15 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    objects: tuple[Wire, ...]  # there from the beginning, with their status
-    arrivals: Iterable[Arrival]  # by time and name; any number of times
+    objects: tuple[Wire, ...]  # from the beginning, with their status
+    arrivals: Iterable[Arrival]  # by time and name; iterable many times
     begins_at: Millis
     count: int  # of the arrivals
     notes: tuple[str, ...] = ()  # what was left out, for people
 
 
 class Row(NamedTuple):
-    """What is known of a Workload that comes; all of one shape share a spec."""
+    """The fields of a Workload that arrives; Workloads of one shape share a spec."""
 
     at: Millis
     name: str
@@ -95,7 +102,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArrivalRows:
-    """Arrivals of Workloads without owners, made one at a time: the objects of a long trace are never all there."""
+    """Arrivals of Workloads without owners, made one at a time: the objects of a long trace never exist together."""
 
     rows: Sequence[Row]  # by time and name
 
@@ -114,9 +121,9 @@ class ArrivalRows:
 
 
 class Arriving:
-    """Creates what a source brings, each at its millisecond, as an actor beside the engine.
+    """Creates the arrivals of a source, each at its millisecond, as an actor beside the engine.
 
-    What the store refuses is kept in ``refused`` with the reason, and the rest goes on.
+    An object that the store refuses is kept in ``refused`` with the reason, and the others go on.
     """
 
     def __init__(self, store: Store, source: Source, jobs: Jobs | None = None) -> None:
@@ -129,11 +136,11 @@ class Arriving:
         self.refused: list[tuple[Arrival, str]] = []
 
     def next_at(self) -> Millis | None:
-        """When the next one comes; None: all are here."""
+        """The time of the next arrival; None: all have arrived."""
         return None if self._next is None else self._next.at
 
     def step(self, now: Millis) -> bool:
-        """Create those that are due, a thousand at most; whether there were any."""
+        """Create the arrivals that are due, a thousand at most; return whether there were any."""
         due = list(islice(self._due(now), CREATED_MAX))
         for arrival in due:
             try:
@@ -151,18 +158,21 @@ class Arriving:
             yield arrival
 
     def _as_created(self, body: Wire) -> Wire:
-        """A managed job as a server lets it in: suspended (api 18.1)."""
-        if job_kind_of(body) is None or why_unmanaged(body, self._jobs, self._find):
+        """Return a managed job as a server stores it: suspended (api 18.1)."""
+        if (
+            not isinstance(body, KubernetesObject)
+            or job_kind_of(body) is None
+            or why_unmanaged(body, self._jobs, self._find)
+        ):
             return body
-        suspended: Wire = read_job(body).suspended()
-        return suspended
+        return read_job(body).suspended()
 
 
 # --- what is wrong with a file ----------------------------------------------------------------------------------------
 
 
 class SourceError(Exception):
-    """A file is no source of arrivals; ``findings`` say why, and where."""
+    """A file cannot be used as a source of arrivals; ``findings`` say why, and where."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         super().__init__("\n".join(f"{each.file}:{each.line or 1}: {each.message}" for each in findings))
@@ -170,7 +180,7 @@ class SourceError(Exception):
 
 
 class Slips:
-    """All that is wrong with a file, to be reported at once: of very many the first, and how many more."""
+    """The problems of a file, reported together: if there are very many the first ones, and a count."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -183,7 +193,7 @@ class Slips:
             self._found.append(Finding(self.file, line, None, "", "", path, "error", message, hint))
 
     def refuse(self) -> None:
-        """Raise if there was anything."""
+        """Raise if there are any problems."""
         if self.count > FINDINGS_MAX:
             more = f"{self.count - FINDINGS_MAX} more problems"
             self._found.append(Finding(self.file, None, None, "", "", "", "error", more, "mend the first ones"))
@@ -196,10 +206,10 @@ class Slips:
 
 class SourceFile(NamedTuple):
     name: str  # as people call it
-    data: bytes  # unpacked
+    data: bytes  # uncompressed
 
     def lines(self) -> list[str]:
-        """The text, line by line, with their ends."""
+        """The text, line by line, with line ends."""
         try:
             return self.data.decode("utf-8-sig").splitlines(keepends=True)
         except UnicodeDecodeError as error:
@@ -211,7 +221,7 @@ class SourceFile(NamedTuple):
 
 
 def open_source(path: str) -> SourceFile:
-    """The file, unpacked if it is gzip."""
+    """Return the file, uncompressed if it is gzip."""
     slips = Slips(path)
     try:
         with open(path, "rb") as file:
@@ -243,7 +253,7 @@ def _within_bounds(data: bytes, slips: Slips) -> bytes:
 
 
 def beside(path: str, part: str) -> str:
-    """The one file in the folder of ``path`` whose name has ``part`` in it."""
+    """Return the one file in the folder of ``path`` whose name has ``part`` in it."""
     folder = os.path.dirname(path)
     slips = Slips(path)
     try:
@@ -262,19 +272,19 @@ def beside(path: str, part: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def millis_of(text: str) -> int | None:
-    """Seconds, with or without decimals, as whole milliseconds; None if the text is something else."""
+    """Return seconds, with or without decimals, as whole milliseconds; None for other texts."""
     match = _SECONDS.fullmatch(text)
     return None if match is None else int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0")[:3])
 
 
 @lru_cache(maxsize=1024)
 def is_name(text: str) -> bool:
-    """Whether it can be the name of an object."""
+    """Whether a text can be the name of an object."""
     return len(text) <= _NAME_MAX and _NAME.fullmatch(text) is not None
 
 
 def drawn_priority(seed: int, name: str) -> int:
-    """A priority for a workload of a trace that has none: the same for the same seed, whatever else is there."""
+    """A priority for a workload of a trace that has none; it depends on the seed and the name alone."""
     ticket = int.from_bytes(hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()) % 100
     for priority, share in PRIORITIES:
         if ticket < share:
@@ -296,7 +306,7 @@ def cluster_queue(
     name: str, resources: Sequence[str], flavors: Sequence[FlavorQuotas], *, cohort: str = "",
     preemption: Preemption = PREEMPTION,
 ) -> ClusterQueue:  # fmt: skip
-    """A ClusterQueue for every namespace, with one resource group."""
+    """A ClusterQueue for all namespaces, with one resource group."""
     return ClusterQueue(
         metadata=ObjectMeta(name=name),
         spec=ClusterQueueSpec(
@@ -313,24 +323,24 @@ def local_queue(name: str, queue: str) -> LocalQueue:
 
 
 def template(requests: Mapping[str, str]) -> Raw:
-    """A pod that asks for this much."""
+    """A pod with these requests."""
     container = {"name": "main", "image": "work", "resources": {"requests": dict(requests)}}
     return Raw(msgspec.json.encode({"spec": {"containers": [container], "restartPolicy": "Never"}}))
 
 
 def workload_spec(queue: str, priority: int, pods: int, pod: Raw, *, allowed: tuple[str, ...] = ()) -> WorkloadSpec:
-    """What workloads of one shape share: one spec for all of them, so that each costs only its name."""
+    """The spec that workloads of one shape share, so that each costs only its name."""
     pod_set = PodSet(template=pod, count=pods, allowed_resource_flavors=allowed)
     return WorkloadSpec(pod_sets=(pod_set,), queue_name=queue, priority=priority)
 
 
 def busy_size(work: int, span_ms: int) -> int:
-    """How large a cluster is that this work (amount times milliseconds) keeps 90 % busy for so long, rounded up."""
+    """The size of a cluster that this work (amount times milliseconds) keeps 90 % busy for a span, rounded up."""
     return -(-work * 10 // (span_ms * BUSY_TENTHS))
 
 
 def shared_out(size: int, work: Mapping[str, int]) -> dict[str, int]:
-    """``size`` in proportion to the work of each, rounded up, at least one for each; by name."""
+    """Divide ``size`` in proportion to the work of each name, rounded up, at least one for each."""
     total = sum(work.values()) or 1
     return {name: max(1, -(-work[name] * size // total)) for name in sorted(work)}
 
@@ -340,7 +350,7 @@ def expected(what: str, text: str) -> str:
 
 
 def span_of(annotations: Mapping[str, str], name: str, least_ms: int = 0) -> int | None:
-    """A duration among annotations, in milliseconds; None where there is none. ValueError says what is wrong."""
+    """A duration among annotations, in milliseconds; None if it is absent. ValueError has the problem."""
     text = annotations.get(name)
     if text is None:
         return None
@@ -356,7 +366,7 @@ Work = Workload | Job
 
 
 def read_arrivals(file: SourceFile) -> Source:
-    """Jobs and Workloads as YAML documents or JSON lines, with or without the queues they need."""
+    """Read Jobs and Workloads from YAML documents or JSON lines, with or without the queues they need."""
     manifests = load(file.name, file.data)
     errors = [each for each in findings(manifests) if each.severity == "error"]
     if errors:
@@ -370,7 +380,7 @@ def read_arrivals(file: SourceFile) -> Source:
 
 
 def arrivals_in(manifests: Iterable[Manifest]) -> Source:
-    """``arrivals_of`` what files hold; the manifests are without errors, and their annotations are judged here."""
+    """``arrivals_of`` the content of files; the manifests have no errors, and their annotations are checked here."""
     found: list[Finding] = []
     objects: list[Wire] = []
     for each in manifests:
@@ -398,14 +408,14 @@ def _bad_spans(manifest: Manifest, value: Wire) -> Iterator[Finding]:
 
 
 def arrivals_of(objects: Iterable[Wire]) -> Source:
-    """What objects with times say about which are there and which come.
+    """Divide objects with times into those that exist at the beginning and those that arrive.
 
-    If some Workload holds quota, the objects are the state of a system at the latest time that such a Workload
-    tells of, and the source begins there; otherwise it begins with the earliest ``creationTimestamp``. Whatever
-    holds quota, has finished or was created before the beginning is there with its status, and so are queues and all
-    else; other Jobs and Workloads come at their ``creationTimestamp``, and without one at the beginning. What has an
-    owner among the objects follows it, and does not come if the owner does: that will make it anew. An owner that is
-    not among them is forgotten.
+    If some Workload holds quota, the objects are the state of a system at the latest time in such a Workload, and the
+    source begins there; otherwise it begins with the earliest ``creationTimestamp``. A Workload or Job that holds
+    quota, has finished or was created before the beginning exists from the beginning, with its status, like queues and
+    all other objects. Other Jobs and Workloads arrive at their ``creationTimestamp``, and without one at the beginning.
+    An object with an owner among the objects follows that owner. If the owner arrives, the object is dropped: the owner
+    will make it anew. An owner that is not among the objects is ignored.
     """
     everything = [_at_home(each) for each in objects]
     uids = {meta.uid for each in everything if (meta := _meta(each)).uid}
@@ -429,7 +439,7 @@ def arrivals_of(objects: Iterable[Wire]) -> Source:
 
 
 def _present(works: Sequence[Work], by_uid: Mapping[str, Work], begins_at: Millis) -> set[int]:
-    """Which are there at the beginning; an owner of something that is there is there too, and the other way round."""
+    """The work that exists at the beginning; an object and its owner exist together."""
     position = {id(each): i for i, each in enumerate(works)}
     roots = [_root(each, by_uid) for each in works]
     families = {
@@ -439,7 +449,7 @@ def _present(works: Sequence[Work], by_uid: Mapping[str, Work], begins_at: Milli
 
 
 def _root(each: Work, by_uid: Mapping[str, Work]) -> Work:
-    """Its owner's owner, and so on; owners in a circle end after a few."""
+    """The owner's owner, and so on; a cycle of owners ends after a few steps."""
     for _ in range(4):
         owner = _owner(each, by_uid)
         if owner is None:
@@ -469,7 +479,7 @@ def _times(conditions: Iterable[Condition]) -> list[Time | None]:
 
 
 def _is_settled(each: Work) -> bool:
-    """It has quota, or an end: what is known of it must stay."""
+    """Whether it has quota or an end: its present status must stay."""
     if isinstance(each, Workload):
         return is_accounted(each) or is_true(each.status.conditions if each.status else (), "Finished")
     conditions = view(each.status, JobStatus).conditions
@@ -487,7 +497,7 @@ def _comes_at(each: Work, begins_at: Millis) -> Millis:
 
 
 def _as_new(each: Work) -> Work:
-    """Without what only a store gives."""
+    """A copy without the fields that only a store sets."""
     meta = msgspec.structs.replace(
         each.metadata, uid="", resource_version="", generation=0, owner_references=(), deletion_timestamp=None
     )
@@ -502,7 +512,7 @@ def _without_strangers(each: Work, uids: set[str]) -> Work:
 
 
 def _at_home(each: Wire) -> Wire:
-    """In the namespace that kubectl would take."""
+    """A copy in the namespace that kubectl would use."""
     if isinstance(each, Workload | Job | LocalQueue) and not each.metadata.namespace:
         meta = msgspec.structs.replace(each.metadata, namespace=DEFAULT_NAMESPACE)
         return msgspec.structs.replace(each, metadata=meta)

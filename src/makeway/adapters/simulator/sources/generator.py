@@ -1,10 +1,9 @@
-"""Arrivals by recipe, in the format of Kueue's scheduler performance test: cohorts of queues, sets of equal workloads.
+"""Arrivals from a recipe, in the format of Kueue's scheduler performance test: cohorts of queues, sets of workloads.
 
 Every set is written once and made ``count`` times. A name is ``<className>-<index>``; the index counts all objects of
-one kind and class through the file, since names of one kind must differ. There is one flavor with one resource, cpu,
-and to every ClusterQueue one LocalQueue of its name. A workload set creates its workloads one per
-``creationIntervalMs``, the first at the beginning; where it lists several workloads they take turns. Each runs for
-``runtimeMs`` once it is admitted.
+one kind and class in the file, because names of one kind must differ. There is one flavor with one resource, cpu, and
+each ClusterQueue has one LocalQueue of its name. A workload set creates one workload per ``creationIntervalMs``, the
+first at the beginning; if it lists several workloads they take turns. Each runs for ``runtimeMs`` once it is admitted.
 """
 
 from __future__ import annotations
@@ -168,7 +167,7 @@ def _recipe(file: SourceFile) -> Recipe:
 
 
 def _check_size(recipe: Recipe, document: Document, slips: Slips) -> None:
-    """A slip of one digit must not fill the memory."""
+    """Refuse huge counts: a typing error must not fill the memory."""
     queues = workloads = 0
     for cohorts in recipe.cohorts:
         for each in cohorts.queues_sets:

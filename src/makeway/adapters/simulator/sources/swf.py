@@ -48,7 +48,7 @@ UNKNOWN = -1
 PROCESSORS_MAX = 2**31 - 1  # what the count of a podSet can hold
 _HEADER = re.compile(r";\s*(UnixStartTime|MaxProcs)\s*:\s*(\S*)")
 _WHOLE = re.compile(r"-1|[0-9]{1,15}")
-# Columns by their place in a line, from 0.
+# Columns by their index in a line, from 0.
 JOB, SUBMITTED, RAN, ALLOCATED, REQUESTED, USER, QUEUE = 0, 1, 3, 4, 7, 11, 14
 NAMES = {
     JOB: "job number", SUBMITTED: "submit time", RAN: "run time", ALLOCATED: "allocated processors",
@@ -57,7 +57,7 @@ NAMES = {
 
 
 class SwfJob(NamedTuple):
-    submitted_ms: int  # UNKNOWN where it is
+    submitted_ms: int  # may be UNKNOWN
     number: int
     runtime_ms: int
     processors: int
@@ -95,7 +95,7 @@ def read_swf(file: SourceFile, *, seed: int = 0) -> Source:
 
 
 def swf_quotas(jobs: Sequence[SwfJob], processors: int | None) -> dict[str, int]:
-    """Processors of every queue, by name; jobs are by time."""
+    """The processors of every queue, by name; jobs are sorted by time."""
     used: Counter[str] = Counter()
     for job in jobs:
         used[job.queue] += job.runtime_ms * job.processors
@@ -123,7 +123,7 @@ class _Reading:
         self.slips = slips
         self.header: dict[str, int] = {}
         self.jobs: list[SwfJob] = []
-        self._lines: dict[int, int] = {}  # of job numbers
+        self._lines: dict[int, int] = {}  # job number -> line
 
     def take(self, line: int, text: str) -> None:
         text = text.strip()

@@ -57,7 +57,7 @@ CELLS_MAX = 2**53  # no number of a trace is larger
 
 
 class _Cells:
-    """One line of a table. A cell that is not what it should be is told, and reads as nothing."""
+    """One line of a table. A bad cell is reported, and reads as nothing."""
 
     def __init__(self, slips: Slips, line: int, cells: dict[str, str]) -> None:
         self._slips = slips
@@ -92,7 +92,7 @@ class _Cells:
 
 
 def _table(file: SourceFile, columns: Sequence[str], slips: Slips) -> Iterator[_Cells]:
-    """The lines of a CSV file that are not empty. Columns may stand in any order, and others beside them."""
+    """The non-empty lines of a CSV file. Columns may have any order, and others may be present."""
     reader = csv.reader(file.lines(), strict=True)
     header: list[str] = []
     while True:
@@ -175,7 +175,7 @@ def _seconds_of(text: str) -> int:
 
 
 def philly_quotas(jobs: Sequence[PhillyJob]) -> dict[str, int]:
-    """GPUs of every virtual cluster, by name; jobs are by time. Where all came at once, the longest run is the span."""
+    """The GPUs of every virtual cluster, by name; jobs are by time. If all came at once, the longest run counts."""
     used: Counter[str] = Counter()
     for job in jobs:
         used[job.cluster] += job.runtime_ms * job.gpus
@@ -239,7 +239,7 @@ def read_openb(pods: SourceFile, nodes: SourceFile, *, begins_at: Millis = DAY_O
 
 
 def _openb_flavors(nodes: SourceFile) -> dict[str, Amounts]:
-    """What the machines of each model have together; those without a GPU come first, so that others use them first."""
+    """The total capacity of the machines of each model; those without a GPU come first, so that they are used first."""
     slips = Slips(nodes.name)
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for cells in _table(nodes, NODE_COLUMNS, slips):
@@ -266,7 +266,7 @@ class _OpenbPods:
         self._begins_at = begins_at
         self._flavors = flavors
         self._slips = slips
-        self._lines: dict[str, int] = {}  # of names
+        self._lines: dict[str, int] = {}  # name -> line
         self._templates: dict[Amounts, Raw] = {}
         self._specs: dict[tuple[Amounts, int, tuple[str, ...]], WorkloadSpec] = {}
 
@@ -305,7 +305,7 @@ class _OpenbPods:
         return QOS_PRIORITIES.get(qos, 0)
 
     def _allowed(self, cells: _Cells) -> tuple[str, ...]:
-        """The models a pod may use, each once; none named: any."""
+        """The models that a pod may use, each once; none named: any."""
         models = tuple(dict.fromkeys(each.lower() for each in cells.text("gpu_spec").split("|") if each))
         for model in models:
             if model not in self._flavors:

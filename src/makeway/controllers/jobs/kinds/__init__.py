@@ -1,4 +1,4 @@
-"""Kinds of jobs: what is asked of a job whatever it is, and how each kind answers.
+"""Kinds of jobs: the questions about any job, and how each kind answers them.
 
 - ``generic``: the questions
 - ``batch``: batch/v1 Jobs

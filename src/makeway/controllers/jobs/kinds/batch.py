@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -35,12 +34,12 @@ def _end(status: JobStatus) -> JobCondition | None:
 
 
 def count_of(spec: JobSpec) -> int:
-    """How many pods run at once."""
+    """How many pods run at the same time."""
     return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
 
 
 def indexes_in(text: str) -> int:
-    """How many indexes ``1,3-5,7`` names; what is no index counts for none."""
+    """How many indexes ``1,3-5,7`` names; anything that is no index is ignored."""
     count = 0
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -100,8 +99,8 @@ class BatchJob:
     def reclaimable(self, asked: Mapping[str, int]) -> Mapping[str, int]:
         """Less is left to do than pods were asked for.
 
-        Not of the Job's parallelism, which is smaller once only some were admitted, and may be larger than what is
-        left to do from the beginning.
+        The Job's parallelism does not tell: it is smaller if only some pods were admitted, and may be larger than what
+        is left to do from the beginning.
         """
         ((name, count),) = asked.items()
         spec, status = self.spec, self.status
@@ -135,7 +134,7 @@ class BatchJob:
         is_indexed = self.spec.completion_mode == "Indexed"
         return {"parallelism": count, **({"completions": count} if tied and is_indexed else {})}
 
-    def _with_spec(self, changes: Mapping[str, Any]) -> Job:
+    def _with_spec(self, changes: Mapping[str, object]) -> Job:
         return replace(self.job, spec=amended(self.job.spec, changes))
 
 

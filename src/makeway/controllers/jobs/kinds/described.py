@@ -1,6 +1,6 @@
 """Kinds of jobs that are data: where their templates, counts and switch are, and which words say how they fare.
 
-A ``Description`` is all that is written for such a kind; ``DescribedJob`` answers by it what is asked of a job.
+A ``Description`` is all that is written for such a kind; ``DescribedJob`` answers the questions about a job from it.
 
 Paths are dotted, from the root of the object. ``groups[*].replicas`` is that field of every item of a list or map,
 ``status.conditions[Completed].status`` that of the items whose ``type`` is Completed.
@@ -26,7 +26,7 @@ from makeway.api.versions import Kind
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, JobKind, NewPods
 
 Tree = Any  # what JSON holds
-Says = Callable[[Tree], bool]  # asked of a whole object
+Says = Callable[[Tree], bool]  # a predicate of a whole object
 Steps = tuple[str | int, ...]  # to one place in an object
 
 replace = msgspec.structs.replace
@@ -104,7 +104,7 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class AreAllThere:
-    """Whether numbers of the status add up to what is asked for: a number of each item, 1 where it has none."""
+    """Whether numbers of the status add up to the number asked for: that of each item, 1 where it has none."""
 
     there: tuple[str, ...]
     items: str
@@ -127,7 +127,7 @@ class Done(NamedTuple):
     """Where the status counts how many units of a podSet have succeeded, so that their pods never come back."""
 
     items: str
-    name: str  # of an item: whose podSet it is
+    name: str  # of an item: the podSet that it is about
     number: str
 
 
@@ -158,8 +158,8 @@ class Description:
     framework: str
     pod_sets: tuple[PodSets, ...]
     has_pods: Says
-    is_ready: Says  # of one that is not suspended
-    endings: tuple[Ending, ...]  # the first that says so
+    is_ready: Says  # for a job that is not suspended
+    endings: tuple[Ending, ...]  # the first that applies
     refused: tuple[tuple[Says, str], ...] = ()  # jobs that no Workload can be made for, and why, in words
     suspend: str = "spec.suspend"
     managed_by: str = "spec.managedBy"
@@ -289,7 +289,7 @@ class DescribedJob:
         return self._object
 
     def with_pods(self, pods: Sequence[NewPods], *, suspend: bool) -> CustomObject:
-        """Counts stay: none of these kinds runs with fewer pods than it asks for."""
+        """Counts stay as they are: none of these kinds runs with fewer pods than it asks for."""
         spec = self._object.spec
         named = {new.name: new for new in pods}
         for place, new in ((place, named[place.name]) for place in self._places if place.name in named):

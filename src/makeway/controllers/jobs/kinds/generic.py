@@ -1,7 +1,7 @@
-"""What makeway asks of a job, whatever its kind is, and what it changes in one (api 18).
+"""The questions that makeway asks about a job of any kind, and the changes that it makes to one (api 18).
 
-``JobKind`` names a kind and reads its objects; what it reads an object as is a ``GenericJob``. Everybody who starts,
-stops or queues jobs speaks to these two only. What is equal for all kinds is in the functions below.
+``JobKind`` names a kind and reads its objects as ``GenericJob``s. Code that starts, stops or queues jobs uses these two
+only. What is equal for all kinds is in the functions below.
 
 Not here: which kinds there are (``registry``), and how each of them is read (``batch``, ``described``).
 """
@@ -16,9 +16,10 @@ from msgspec import Raw
 
 from makeway.api.names import workload_name
 from makeway.api.objects.kubernetes import view
-from makeway.api.objects.meta import OwnerReference
+from makeway.api.objects.meta import KubernetesObject, OwnerReference
 from makeway.api.objects.pods import PodTemplate
 from makeway.api.versions import Kind
+from makeway.controllers.contract import KindName, Ref
 from makeway.controllers.jobs.templates import is_started
 
 BATCH_FRAMEWORK = "batch/job"
@@ -31,13 +32,13 @@ class End(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AskedPods:
-    """Pods of one template that a job asks for, as its object stands now: a start may have changed them."""
+    """Pods of one template that a job asks for, as its object is now: a start may have changed them."""
 
     name: str  # of their podSet
     template: Raw
     count: int
-    min_count: int | None = None  # how few will do, where the kind can run with fewer
-    parallelism: int = 0  # what the field says that a start with fewer pods sets
+    min_count: int | None = None  # the fewest that will do, where the kind can run with fewer
+    parallelism: int = 0  # the value of the field that a start with fewer pods sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,11 @@ class NewPods:
 
 
 class GenericJob(Protocol):
-    """One job, read. Its methods that change something answer with a new object and leave the old one as it is."""
+    """One job, read. Its methods that change something return a new object and leave the old one as it is."""
 
     @property
     def pod_sets(self) -> tuple[AskedPods, ...]:
-        """In the order of its Workload's podSets."""
+        """The pods in the order of its Workload's podSets."""
 
     @property
     def problem(self) -> str:
@@ -62,58 +63,58 @@ class GenericJob(Protocol):
 
     @property
     def managed_by(self) -> str:
-        """``spec.managedBy``: who else runs it; "": the usual controller of its kind."""
+        """``spec.managedBy``: the other controller that runs it; "": the usual controller of its kind."""
 
     @property
     def is_suspended(self) -> bool: ...
 
     @property
     def has_pods(self) -> bool:
-        """Whether something of it may run: pods that are on their way out still take their place (S-10.4)."""
+        """Whether something of it may run: pods that are terminating still take their place (S-10.4)."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether all its pods are there, or done (api 18.5)."""
+        """Whether all its pods are ready, or done (api 18.5)."""
 
     @property
     def end(self) -> End | None:
-        """How it ended; None while it may still run."""
+        """The way it ended; None while it may still run."""
 
     def reclaimable(self, asked: Mapping[str, int]) -> Mapping[str, int]:
-        """By podSet, how many of the pods that quota was asked for never come back (api 18.6); 0 may be left out."""
+        """By podSet, how many of the pods with quota never come back (api 18.6); 0 may be left out."""
 
     @property
     def remembers_start(self) -> bool:
-        """Whether its status must be told to forget the start before its templates can be restored (api 18.4)."""
+        """Whether its status must forget the start before its templates can be restored (api 18.4)."""
 
-    def suspended(self) -> Any: ...
+    def suspended(self) -> KubernetesObject: ...
 
-    def without_start(self) -> Any:
-        """As if it had never started, as far as its status says."""
+    def without_start(self) -> KubernetesObject:
+        """The job as if it had never started, according to its status."""
 
-    def with_pods(self, pods: Sequence[NewPods], *, suspend: bool) -> Any:
-        """With other templates and counts for those of its ``pod_sets`` that are named."""
+    def with_pods(self, pods: Sequence[NewPods], *, suspend: bool) -> KubernetesObject:
+        """The job with other templates and counts for those of its ``pod_sets`` that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
     resource: Kind
     framework: str  # its name in ``integrations.frameworks``
-    read: Callable[[Any], GenericJob]
+    read: Callable[[Any], GenericJob]  # of an object of this kind
 
     @property
-    def name(self) -> str:
-        return self.resource.name
+    def name(self) -> KindName:
+        return Ref.kind_of(self.resource)
 
     def owner(self, name: str, uid: str) -> OwnerReference:
-        """What makes a job of this kind the controller of another object."""
+        """The reference that makes a job of this kind the controller of another object."""
         return OwnerReference(
             api_version=self.resource.api_version, kind=self.name, name=name, uid=uid, controller=True,
             block_owner_deletion=True,
         )  # fmt: skip
 
     def owns(self, reference: OwnerReference) -> bool:
-        """Whether a reference names an object of this kind, in whatever version."""
+        """Whether a reference names an object of this kind, in any version."""
         return reference.kind == self.name and reference.api_version.rpartition("/")[0] == self.resource.group
 
     def workload_name(self, name: str, uid: str) -> str:
@@ -121,18 +122,18 @@ class JobKind:
 
 
 def has_started_templates(job: GenericJob) -> bool:
-    """Whether a start has added to its templates, and nothing was taken off since."""
+    """Whether a start has added to its templates, and nothing was removed since."""
     return any(is_started(pods.template) for pods in job.pod_sets)
 
 
 def pod_priority_class(job: GenericJob) -> str:
-    """The PriorityClass that its pods name: that of the first podSet which names one."""
+    """The PriorityClass of its pods: that of the first podSet which names one."""
     names = (view(pods.template, PodTemplate).spec.priority_class_name for pods in job.pod_sets)
     return next((name for name in names if name), "")
 
 
 def wrong_number(name: str, marks: Mapping[str, str], most: int) -> str:
-    """A number that is none, or out of range. Validation refuses it, but a cluster may have stored it unasked."""
+    """The problem of an invalid or excessive number. Validation refuses it, but a cluster may have stored it."""
     text = marks.get(name)
     if text is None or (text.isascii() and text.isdigit() and 0 < int(text[:12]) <= most):
         return ""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from makeway.api.objects.custom import CustomObject
 from makeway.api.versions import Kind
-from makeway.controllers.jobs.kinds.described import All, Description, Ending, Is, IsNot, IsSet, PodSets, values
+from makeway.controllers.jobs.kinds.described import All, Description, Ending, Is, IsNot, IsSet, PodSets, Tree, values
 
 CLUSTER = "spec.rayClusterSpec"
 DEPLOYED = "status.jobDeploymentStatus"
 
 
-def submitter(tree: Any) -> Any:
-    """The pod that hands the job in, where nobody says how it is to be: KubeRay runs the image of the head."""
+def submitter(tree: Tree) -> Tree:
+    """The pod that hands the job in, where the user does not define it: KubeRay runs the image of the head."""
     images = values(tree, f"{CLUSTER}.headGroupSpec.template.spec.containers[*].image")
     resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}}
     container = {"name": "ray-job-submitter", "image": next(images, ""), "resources": resources}

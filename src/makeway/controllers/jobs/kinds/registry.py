@@ -1,11 +1,11 @@
-"""The kinds of jobs that makeway knows. A new kind takes its place in ``JOB_KINDS``."""
+"""The kinds of jobs that makeway knows. A new kind is added to ``JOB_KINDS``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from makeway.api.objects.meta import OwnerReference
+from makeway.api.objects.meta import KubernetesObject, OwnerReference
 from makeway.controllers.contract import Ref, View
 from makeway.controllers.jobs.kinds.batch import BATCH_JOB
 from makeway.controllers.jobs.kinds.generic import GenericJob, JobKind, has_started_templates
@@ -15,12 +15,12 @@ from makeway.controllers.jobs.kinds.rayjob import RAYJOB
 JOB_KINDS: Final[Mapping[str, JobKind]] = {kind.name: kind for kind in (BATCH_JOB, JOBSET, RAYJOB)}
 
 
-def job_kind_of(value: Any) -> JobKind | None:
+def job_kind_of(value: KubernetesObject) -> JobKind | None:
     """The kind of a wire object that is a job."""
     return JOB_KINDS.get(value.kind)
 
 
-def read_job(value: Any) -> GenericJob:
+def read_job(value: KubernetesObject) -> GenericJob:
     return JOB_KINDS[value.kind].read(value)
 
 
@@ -30,11 +30,11 @@ def kind_of_owner(reference: OwnerReference | None) -> JobKind | None:
     return kind if kind is not None and reference is not None and kind.owns(reference) else None
 
 
-def controller_of(value: Any) -> OwnerReference | None:
+def controller_of(value: KubernetesObject) -> OwnerReference | None:
     return next((owner for owner in value.metadata.owner_references if owner.controller), None)
 
 
-def job_of(value: Any, view: View) -> Any | None:
+def job_of(value: KubernetesObject, view: View) -> KubernetesObject | None:
     """The job that controls an object, as it is stored; None: no job does, or it is gone."""
     owner = controller_of(value)
     kind = kind_of_owner(owner)
@@ -44,14 +44,14 @@ def job_of(value: Any, view: View) -> Any | None:
     return found if found is not None and found.metadata.uid == owner.uid else None
 
 
-def is_stopped(value: Any) -> bool:
-    """Whether a job is as if it had never started: its Workload can go without leaving a trace in its templates."""
+def is_stopped(value: KubernetesObject) -> bool:
+    """Whether a job is as if it had never started: its Workload can go, and its templates need no restoring."""
     job = read_job(value)
     return job.is_suspended and not job.has_pods and not job.remembers_start and not has_started_templates(job)
 
 
-def lets_go(value: Any) -> bool:
-    """Whether its Workload may disappear: nobody else knows how its templates were. A job that goes needs none."""
+def lets_go(value: KubernetesObject) -> bool:
+    """Whether its Workload may disappear: it alone knows the original templates. A job that is deleted needs none."""
     job = read_job(value)
     if value.metadata.deletion_timestamp is not None or job.end is not None:
         return not job.has_pods

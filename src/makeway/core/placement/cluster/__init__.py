@@ -1,4 +1,4 @@
-"""The live state of placement: which nodes, pods, gangs and budgets there are, kept up to date change by change.
+"""The live state of placement: nodes, pods, gangs and budgets, updated change by change.
 
 - ``state``: all of it as one, with trials that are undone
 - ``nodes``: what each node has, and what pods request of it; ``pods``: the pods on nodes, as arrays

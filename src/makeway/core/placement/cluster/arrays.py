@@ -1,6 +1,6 @@
 """Arrays of whole numbers, and amounts that never leave 64 bits.
 
-Amounts are milli-cpu and whole units, held within ±``MOST_AMOUNT`` (decision 0050). 2,048 pods that each ask for that
+Amounts are milli-cpu and whole units, held within ±``MOST_AMOUNT`` (decision 0050). 2,048 pods that each request that
 much still sum up within 64 bits, and differences of sums are exact even where a sum wraps.
 """
 
@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 MOST_AMOUNT = 2**52
-NOWHERE = -1  # the node of a pod whose node is not known
+NOWHERE = -1  # the node of a pod whose node is unknown
 
 
 def amount(value: int) -> int:

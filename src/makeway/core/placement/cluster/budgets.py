@@ -22,7 +22,7 @@ class DisruptionBudgets:
         return self._by_name.get(name)
 
     def set(self, name: BudgetName, budget: Budget | None) -> Budget | None:
-        """Put a budget in, or take it out (None); the answer is what was there."""
+        """Set or remove (None) a budget; returns the previous one."""
         before = self._by_name.pop(name, None)
         here = self._in_namespace.setdefault(name[0], {})
         here.pop(name[1], None)
@@ -31,7 +31,7 @@ class DisruptionBudgets:
         return before
 
     def of(self, pod: Pod) -> Iterator[Budget]:
-        """The budgets that count the pod; one without labels is in none."""
+        """The budgets that count the pod; a pod without labels is in none."""
         if not pod.labels:
             return
         for budget in self._in_namespace.get(pod.key[0], {}).values():

@@ -18,7 +18,7 @@ class Gangs:
         self._number: dict[Replica, int] = {}
 
     def set_workload(self, name: WorkloadName, workload: SchedulingWorkload | None) -> SchedulingWorkload | None:
-        """Put a Workload in, or take it out (None); the answer is what was there."""
+        """Set or remove (None) a Workload; returns the previous one."""
         before = self.workloads.pop(name, None)
         for group in before.groups if before is not None else ():
             self.groups.pop(group.key, None)
@@ -59,7 +59,7 @@ class Gangs:
         return self.groups.get((pod.key[0], pod.member.workload, pod.member.group))
 
     def priority_of(self, pod: Pod) -> int:
-        """The priority with which a pod seeks a place; as a victim it may have another."""
+        """The priority with which a pod seeks a place; as a victim it may have another one."""
         workload = self.workload_of(pod)
         return pod.priority if workload is None else workload.priority
 
@@ -68,7 +68,7 @@ class Gangs:
         return pod.priority if workload is None else workload.preemption_priority
 
     def unit_of(self, pod: Pod) -> int:
-        """The number of the replica with which the pod makes way; -1: it does so by itself (S-15.1.2)."""
+        """The number of the replica with which the pod makes way; -1: it makes way by itself (S-15.1.2)."""
         group = self.group_of(pod)
         if group is None or not group.whole or pod.member is None:
             return -1

@@ -1,7 +1,7 @@
-"""The nodes in order of their names, with what each has and what is requested of it.
+"""The nodes by name, with what each has and what is requested of it.
 
-In that order the first of equally good nodes is the one with the least name. Of arrays the rows are resources (a
-*column* of a node's description: pods, cpu, memory, and then what nodes or pods name), and each node has a number.
+Of equally good nodes the first one has the least name. In arrays the rows are resources (a *column* of a node's
+description: pods, cpu, memory, and then what nodes or pods name), and each node has a number.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class NodeTable:
         self.columns: dict[str, int] = {POD_COUNT: 0, "cpu": 1, "memory": 2}  # the number of each resource
         self.allocatable: Ints = np.zeros((3, 0), np.int64)
         self.requested: Ints = np.zeros((3, 0), np.int64)
-        self.usable: dict[object, Bools] = {}  # which nodes a kind of pod may use; ``filters`` fills it
-        self.preferences: dict[object, Ints | None] = {}  # which it would rather have; ``filters`` fills it
+        self.usable: dict[object, Bools] = {}  # the nodes that a kind of pod may use; ``filters`` fills it
+        self.preferences: dict[object, Ints | None] = {}  # the nodes that it prefers; ``filters`` fills it
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -38,7 +38,7 @@ class NodeTable:
         return None if number is None else self._nodes[number]
 
     def column(self, resource: str) -> int:
-        """The number of a resource; one that was not known so far gets one."""
+        """The number of a resource; a new resource gets one."""
         column = self.columns.get(resource)
         if column is None:
             column = self.columns[resource] = len(self.columns)
@@ -47,9 +47,9 @@ class NodeTable:
         return column
 
     def replace(self, nodes: Sequence[Node]) -> Ints:
-        """Number these nodes; what is known of those that stay is moved, not computed. Nothing is requested yet.
+        """Number these nodes; what is known of nodes that stay is moved, not computed. Nothing is requested yet.
 
-        The answer says of each old number the new one, and as its last value ``NOWHERE``.
+        Returns the new number for each old one, and ``NOWHERE`` as its last value.
         """
         before, old = self.index, self._nodes
         self._nodes = nodes

@@ -1,4 +1,4 @@
-"""The pods on nodes as arrays, a row each; rows are used again."""
+"""The pods on nodes as arrays, one row each; rows are reused."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Identity = tuple[str, PodKey]  # uid and key
 
 
 class Ranks:
-    """Numbers that compare like the identities they stand for, so that arrays can sort by identity."""
+    """Numbers in the order of the identities they stand for, so that arrays can sort by identity."""
 
     def __init__(self) -> None:
         self._sorted: list[Identity] = []
         self._number: dict[Identity, int] = {}
 
     def enter(self, identity: Identity) -> tuple[int, bool]:
-        """Its number, and whether all others were numbered anew to make room for it."""
+        """The number of an identity, and whether all others got new numbers to make room for it."""
         at = bisect_left(self._sorted, identity)
         below = self._number[self._sorted[at - 1]] if at else 0
         above = self._number[self._sorted[at]] if at < len(self._sorted) else below + 2 * _GAP
@@ -50,7 +50,7 @@ class RunningPods:
         self.node: Ints = np.full(_FIRST_ROWS, NOWHERE)
         self.priority: Ints = np.zeros(_FIRST_ROWS, np.int64)  # as a victim
         self.workload: Bools = np.zeros(_FIRST_ROWS, bool)  # its reference resolves
-        self.group: Ints = np.full(_FIRST_ROWS, -1)  # with which group it makes way; -1: by itself
+        self.group: Ints = np.full(_FIRST_ROWS, -1)  # the group with which it makes way; -1: by itself
         self.start: Ints = np.zeros(_FIRST_ROWS, np.int64)
         self.rank: Ints = np.zeros(_FIRST_ROWS, np.int64)  # by uid and name
         self.guarded: Bools = np.zeros(_FIRST_ROWS, bool)  # some budget selects it
@@ -67,7 +67,7 @@ class RunningPods:
         return frozenset(self.by_node.get(name, ()))
 
     def add(self, pod: Pod, node: str, number: int, requests: Mapping[int, int]) -> int:
-        """The row of a pod that comes to a node, which may not be known; ``requests`` are amounts by column."""
+        """The row of a pod that comes to a node, which may be unknown; ``requests`` are amounts by column."""
         if not self._unused:
             self._add_rows()
         row = self._unused.pop()
@@ -85,7 +85,7 @@ class RunningPods:
         self.requests[:, row] = 0
         for column, value in requests.items():
             self.requests[column, row] = value
-        self.requests[0, row] = 1  # whatever it asks for: it is one pod
+        self.requests[0, row] = 1  # each row is one pod, whatever it requests
         self.by_node.setdefault(node, set()).add(pod.key)
         for port in pod.ports:
             self.ports.setdefault(port, set()).add(row)
@@ -94,7 +94,7 @@ class RunningPods:
         return row
 
     def remove(self, pod: Pod, node: str) -> int:
-        """The row that the pod had; what it says stays until the row is used again."""
+        """The row that the pod had; its values stay until the row is reused."""
         row = self.row_of.pop(pod.key)
         self._ranks.leave((pod.uid, pod.key))
         self.by_node[node].discard(pod.key)
@@ -118,7 +118,7 @@ class RunningPods:
                 self.node[self.row_of[key]] = number
 
     def add_columns(self, count: int) -> None:
-        """Make place for so many resources in all."""
+        """Make room for so many resources in all."""
         more = count - len(self.requests)
         if more > 0:
             self.requests = np.vstack([self.requests, np.zeros((more, len(self.alive)), np.int64)])

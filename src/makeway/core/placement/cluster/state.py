@@ -1,7 +1,7 @@
 """The live state of placement, with one undo log: every change has an inverse that the log keeps while a trial is open.
 
 Arrays are never copied for a trial. Not here: which nodes a pod may use (``filters``), which pods are evicted together
-(``units``), what is decided.
+(``units``), decisions.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Labels = Mapping[str, str]
 
 
 class ClusterState:
-    """Change it through its methods; what is in its tables is for reading only.
+    """The live state. Change it through its methods; its tables are for reading only.
 
-    ``thorough``: look further than S-15.2.4 and 15.4.7 ask; without it they are followed to the letter.
+    ``thorough``: search further than S-15.2.4 and 15.4.7 ask; without it they are followed to the letter.
     """
 
     def __init__(self, *, scoring: Scoring = "Spread", thorough: bool = True) -> None:
@@ -43,7 +43,7 @@ class ClusterState:
         self.gangs = Gangs()
         self.budgets = DisruptionBudgets()
         self.namespaces: dict[str, Labels] = {}
-        self.nominated: set[PodKey] = set()  # pods that wait and were promised a node
+        self.nominated: set[PodKey] = set()  # waiting pods with a promised node
 
     @classmethod
     def of(cls, cluster: Cluster, *, scoring: Scoring = "Spread", thorough: bool = True) -> ClusterState:
@@ -68,7 +68,7 @@ class ClusterState:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """Put a node in, or in the place of one of its name."""
+        """Add a node, or replace the one of its name."""
         before = list(self.nodes)
         kept = [other for other in before if other.name != node.name]
         at = bisect_left([other.name for other in kept], node.name)
@@ -76,7 +76,7 @@ class ClusterState:
         self.log.save(self._replace_nodes, before)
 
     def remove_node(self, name: str) -> None:
-        """Take a node out; its pods stay, nowhere, until they are removed too."""
+        """Remove a node; its pods stay, nowhere, until they are removed too."""
         before = list(self.nodes)
         self._replace_nodes([node for node in before if node.name != name])
         self.log.save(self._replace_nodes, before)
@@ -93,7 +93,7 @@ class ClusterState:
     # --- pods --------------------------------------------------------------------------------------------------------
 
     def add_pod(self, pod: Pod) -> None:
-        """Put a pod in, waiting or running, or in the place of one of its key."""
+        """Add a pod, waiting or running, or replace the one of its key."""
         if pod.key in self.pods:
             self.remove_pod(pod.key)
         self._enter(pod)
@@ -140,7 +140,7 @@ class ClusterState:
                 self.nodes.requested[:, number] -= self.running.requests[:, row]
 
     def _read_gang(self, pod: Pod, row: int) -> None:
-        """What its Workload says of a running pod: its priority as a victim, and with which pods it makes way."""
+        """Set what its Workload says about a running pod: its priority as a victim, and the pods it makes way with."""
         running, gangs = self.running, self.gangs
         running.workload[row] = gangs.workload_of(pod) is not None
         running.priority[row] = gangs.victim_priority_of(pod)
@@ -185,7 +185,7 @@ class ClusterState:
     # --- to compare --------------------------------------------------------------------------------------------------
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """Equal for states that hold the same; rows may differ, what they say may not."""
+        """Equal for states with the same contents; rows may differ."""
         nodes, running, gangs = self.nodes, self.running, self.gangs
         pods = {}
         for key, row in running.row_of.items():

@@ -1,9 +1,9 @@
-"""Where members go so that the least must leave (S-15.4.7).
+"""Places for members where the least must leave (S-15.4.7).
 
-Of each node it is known what one more member there would cost. The units that might leave it are walked by importance;
-one that no longer fits beside the members adds its pods beyond budgets, its pods (a group counts whole, and once) and
-their run time. The cheapest node is taken, of equals the best by score. A group that leaves one node leaves all, so the
-nodes where it stood are looked at anew, and no others.
+Of each node it is known what one more member there would cost. The units that might leave it are walked by importance.
+A unit that no longer fits beside the members adds its pods beyond budgets, its pods (a group counts whole, and once)
+and their run time. The cheapest node is taken, of equal ones the best by score. A group that leaves one node leaves all
+its nodes, so the costs of these are computed anew, and no others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from makeway.core.placement.members import MemberKind
 from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 
 Cost = tuple[int, int, int]  # pods beyond budgets, pods, run time up to a constant
-Entry = tuple[int, int, int, int, int, int]  # cost, score, node, and which version of the node it speaks of
+Entry = tuple[int, int, int, int, int, int]  # cost, score, node, and the version of the node that it is about
 
 
 class CheapestPlaces:
@@ -30,7 +30,7 @@ class CheapestPlaces:
         self._pods = snapshot.units.size.tolist()
         self._lost = (-snapshot.units.started).tolist()
         self._gone: set[int] = set()
-        self._asked: dict[int, set[int]] = {}  # columns that a member placed on the node asks for
+        self._asked: dict[int, set[int]] = {}  # columns that members placed on the node ask for
         self._version: dict[int, int] = {}
         self._units_on: dict[int, list[tuple[int, list[int]]]] = {}
         nodes_of_unit = np.diff(snapshot.parts.bounds)
@@ -86,7 +86,7 @@ class CheapestPlaces:
                 heapq.heappush(heap, (*cost, -score, node, self._version[node]))
 
     def cost_at(self, kind: MemberKind, node: int) -> tuple[Cost, list[int]] | None:
-        """What one more of the kind on the node costs, and the units that leave for it; None: it has no place there."""
+        """The cost of one more of the kind on the node, and the units that leave for it; None: no place there."""
         if not kind.open[node]:
             return None
         row = self._snapshot.free[:, node].tolist()
@@ -118,7 +118,7 @@ class CheapestPlaces:
         return units
 
     def costs_at_once(self, kind: MemberKind) -> list[Entry]:
-        """What each node costs while no member is placed: the k-th units of all nodes are walked together."""
+        """The cost of each node while no member is placed: the k-th units of all nodes are walked together."""
         if self._gone or self._asked:
             return self.costs_one_by_one(kind)
         snapshot, parts = self._snapshot, self._snapshot.parts
@@ -144,7 +144,7 @@ class CheapestPlaces:
         return heap
 
     def costs_one_by_one(self, kind: MemberKind) -> list[Entry]:
-        """What each node costs where members are placed already."""
+        """The cost of each node where members are placed already."""
         heap = []
         nodes = np.flatnonzero(kind.open)
         scores = self._snapshot.scores(kind, nodes=nodes).tolist()
@@ -160,6 +160,6 @@ def by_node(snapshot: NodeSnapshot, may_leave: Bools) -> tuple[Ints, Ints]:
     """The parts of the units that may leave, by node and importance, and where each node begins."""
     chosen = np.flatnonzero(may_leave[snapshot.parts.unit])
     node = snapshot.parts.node[chosen]
-    order = np.argsort(node, kind="stable")  # parts lie by unit, so each node's stay by importance
+    order = np.argsort(node, kind="stable")  # parts are ordered by unit, so those of a node stay ordered by importance
     first = np.searchsorted(node[order], np.arange(len(snapshot.state.nodes) + 1))
     return chosen[order], first

@@ -1,7 +1,7 @@
 """Where a pod or a gang goes, and which pods make way for it (S-15.4, 15.5).
 
-``decide`` only computes: nothing is evicted or bound, the state is left as it was (S-15.6.1). The checks come in the
-order of S-15.6.7: a place as things stand, the preemption policy, a preemption under way, and only then a search.
+``decide`` only computes: nothing is evicted or bound, and the state is unchanged (S-15.6.1). The checks come in the
+order of S-15.6.7: a place as things are, the preemption policy, a preemption under way, and only then a search.
 
 Not here: what a cycle does with the answer (``placement.cycle``), the search in one domain (``victims``,
 ``single_pod``).
@@ -38,21 +38,21 @@ from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 from makeway.core.placement.units import units_below
 from makeway.core.trace import Rule, Step
 
-MOST_TRIES = 40_000  # of members that may have to stand one after another: a chain of 280 in the wrong order
+MOST_TRIES = 40_000  # of members that must be placed one after another: a chain of 280 in the wrong order
 NEVER = "preemptionPolicyNever"
 ONGOING = "ongoingPreemption"
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """What a preemptor asks for: its pods that wait, how many of them must be placed, and its rank."""
+    """What a preemptor asks for: its waiting pods, how many of them must be placed, and its rank."""
 
-    members: tuple[Pod, ...]  # that wait, in queue order
+    members: tuple[Pod, ...]  # waiting, in queue order
     need: int
     priority: int
     policy: PreemptionPolicy
     exists: int  # members, running or waiting
-    min_count: int  # of them must exist before anything is done
+    min_count: int  # so many members must exist before anything is done
     single: bool  # one pod by itself, not a gang of one
 
     @property
@@ -61,7 +61,7 @@ class PlacementRequest:
 
 
 def request_of(state: ClusterState, preemptor: Preemptor) -> PlacementRequest | None:
-    """None: there is no pod to place, or the reference of the pods resolves to nothing (S-15.1.1)."""
+    """The request of a preemptor; None: no pod waits, or the pods' reference resolves to nothing (S-15.1.1)."""
     gangs = state.gangs
     if isinstance(preemptor, ForPod):
         pod = state.pods.get(preemptor.key)
@@ -90,8 +90,8 @@ def decide(
 ) -> PlacementAnswer:
     """Where the preemptor goes and which pods must leave for it.
 
-    ``domain``: only this node is looked at. ``listing``: of a single pod, all nodes where pods that leave would make a
-    place are told, not just the best one.
+    ``domain``: the only node to try. ``listing``: for a single pod, list all nodes where evictions would make a place,
+    not just the best one.
     """
     request = request_of(state, preemptor)
     if request is None:
@@ -148,7 +148,7 @@ def refused(state: ClusterState, preemptor: Preemptor, *, ruled_out: frozenset[s
 
 
 def _all_stand(snapshot: NodeSnapshot, places: Places) -> bool:
-    """Whether all members are valid there, one after another; a member that wants another beside it comes after it."""
+    """Whether all members are valid there, one after another; one that needs another beside it comes after it."""
     left, tries = list(range(len(places))), 0
     while left and tries < MOST_TRIES:
         rest = []
@@ -165,7 +165,7 @@ def _all_stand(snapshot: NodeSnapshot, places: Places) -> bool:
 
 
 def _leaving_for(state: ClusterState, request: PlacementRequest, nominated: set[str]) -> list[PodKey]:
-    """Pods of lower units that leave these nodes because of a preemption."""
+    """Pods of lower units that are leaving these nodes because of a preemption."""
     rows = state.running
     return [
         key

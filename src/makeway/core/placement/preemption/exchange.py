@@ -1,14 +1,14 @@
 """Better places than the cheapest one after another, where the search is small (decision 0052).
 
 Taking the cheapest node again and again is short-sighted: it may pay for many small units where one large one would do,
-and the other way round. So other placements are tried, each judged by which units would leave in the end, by the same
-order; the best one is kept. They come from
+and the other way round. So other placements are tried. Each is judged by the units that would leave in the end, in the
+same order, and the best one is kept. They come from
 
-- sets: units come back in several orders as long as there is a place somewhere for all, then members go where room is;
-- moves: one member goes elsewhere, or two change places, while that helps; then two such moves at once.
+- sets: units come back in several orders while there is a place somewhere for all, then members go where room is;
+- moves: one member moves, or two swap places, while that helps; then two such moves at once.
 
-What is looked at is bounded: units judged by ``MOST_LOOKS``, passes of unlike members by ``MOST_PASSES``. A
-placement of fewer members is never taken.
+The search is bounded: judged units by ``MOST_LOOKS``, passes of unlike members by ``MOST_PASSES``. A placement of fewer
+members is never taken.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from makeway.core.placement.cluster.arrays import Bools, Ints
 from makeway.core.placement.fit import count_placed, place_gang
 from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places, Saved
 
-MOST_LOOKS = 24_000  # units that are judged, and members that are tried elsewhere
+MOST_LOOKS = 24_000  # units judged, and members tried elsewhere
 MOST_PASSES = 200  # members times units, where members are unlike and have to be placed for every answer
 MOST_UNITS = 64
 MOST_NODES = 64
@@ -48,7 +48,7 @@ def improved(
 
 
 class _Costs:
-    """What would leave for a placement, in plain integers: many small questions are quicker so than with arrays."""
+    """The cost of a placement in plain integers: for many small questions they are faster than arrays."""
 
     def __init__(self, snapshot: NodeSnapshot, emptied: Saved, may_leave: Bools, beyond: Ints) -> None:
         self.free: list[Row] = emptied[0].T.tolist()
@@ -132,7 +132,7 @@ def _has_places(snapshot: NodeSnapshot, need: int) -> bool:
 
 
 def _by_moves(costs: _Costs, places: Places, cost: Cost) -> Places:
-    """While one move helps, the best of all; where none does, the first pair of moves that helps."""
+    """The best single move while one helps; where none does, the first pair of moves that helps."""
     while cost[1]:
         best = None
         for moved, nodes in _moves(costs, places):
@@ -160,7 +160,7 @@ def _pair_of_moves(costs: _Costs, places: Places, cost: Cost) -> Places | None:
 
 
 def _moves(costs: _Costs, places: Places) -> Iterator[tuple[Places, set[int]]]:
-    """One member elsewhere, equals once; then two unlike members that change places."""
+    """One member moved, equals once; then two unlike members swapped."""
     seen = set()
     for i, at in enumerate(places):
         if at == NOT_PLACED or (id(costs.kinds[i]), at) in seen:

@@ -1,7 +1,6 @@
 """A gang without workload-aware preemption (S-15.6.4): each member by itself, one after another.
 
-Victims that were chosen for earlier members are gone for later ones. If fewer members than needed get a place, no pod
-leaves.
+Victims of earlier members are gone for later ones. If fewer members than needed get a place, no pod leaves.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def decide_pod_by_pod(state: ClusterState, preemptor: Preemptor, request: Placem
 
 
 class _PodByPod:
-    """What was decided for the members so far. It works within a trial of the state."""
+    """The decisions for the members so far, within a trial of the state."""
 
     def __init__(self, state: ClusterState, request: PlacementRequest) -> None:
         self._state = state
@@ -44,7 +43,7 @@ class _PodByPod:
         self.places: dict[PodKey, str] = {}
         self.victims: set[PodKey] = set()
         self.violations = 0
-        self.highest: int | None = None  # priority of a victim
+        self.highest: int | None = None  # highest priority of a victim
         self.why: list[Step] = []
 
     def place(self, pod: Pod) -> None:

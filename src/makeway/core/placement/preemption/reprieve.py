@@ -1,7 +1,7 @@
-"""Which units may stay after all: they come back one by one, most important first (S-15.4.4, 15.4.8).
+"""Units that may stay after all: they come back one by one, most important first (S-15.4.4, 15.4.8).
 
 A unit that comes back stays if every placed member is still valid where it is. Without relations only the nodes of
-placed members matter, so all units that stand elsewhere come back at once.
+placed members matter, so all units on other nodes come back at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from makeway.core.placement.snapshot import NOT_PLACED, NodeSnapshot, Places
 
 
 def reprieve(snapshot: NodeSnapshot, places: Places, candidates: Bools) -> Bools:
-    """Which of the candidates, taken out of the snapshot, stay. The snapshot is of no use afterwards."""
+    """The candidates, already taken out of the snapshot, that stay. The snapshot is of no use afterwards."""
     if snapshot.related:
         return _one_by_one(snapshot, places, candidates)
     asked = _asked(snapshot, places)
@@ -43,7 +43,7 @@ def _by_unit(units: Ints, nodes: Ints, uses: Ints) -> list[tuple[int, list[tuple
 
 
 def _asked(snapshot: NodeSnapshot, places: Places) -> dict[int, list[int]]:
-    """Of each node with a placed member the columns that one of them asks for."""
+    """By node with a placed member, the columns that such a member asks for."""
     asked: dict[int, set[int]] = {}
     for node, kind in zip(places, snapshot.kind_of, strict=True):
         if node != NOT_PLACED:
@@ -52,9 +52,9 @@ def _asked(snapshot: NodeSnapshot, places: Places) -> dict[int, list[int]]:
 
 
 def _one_by_one(snapshot: NodeSnapshot, places: Places, candidates: Bools) -> Bools:
-    """Where leaving can hurt, a unit that comes back can make a place for one refused before: these are asked again.
+    """Units come back one by one where that can make a place for one that was refused before; it is retried.
 
-    A unit that matters to no member beyond the room it takes is judged by that room alone, once the members stand.
+    A unit that matters to no member beyond the room it takes is judged by that room alone, once all members are placed.
     """
     staying = np.zeros_like(candidates)
     asked = _asked(snapshot, places)

@@ -1,8 +1,8 @@
 """One pod against all nodes at once (S-15.4 per node, 15.5 between them).
 
-On one node the least priority that suffices changes nothing: units that come back by importance are exactly those that
-it keeps. So the k-th units of all nodes come back together, by vector operations. Pods of a group that stand elsewhere
-count in the choice between nodes, never for room.
+On one node the least sufficient priority changes nothing: units that come back by importance are exactly those that it
+keeps. So the k-th units of all nodes come back together, by vector operations. Pods of a group on other nodes count in
+the choice between nodes, never for room.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from makeway.core.placement.preemption.victims import select_victims
 from makeway.core.placement.snapshot import NodeSnapshot
 from makeway.core.placement.units import Units, guarded_pods, violations
 
-_SHIFT = 2**31  # makes priorities positive, so that their sum counts pods first
+_SHIFT = 2**31  # makes priorities positive, so that their sum ranks the number of pods first
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateNodes:
-    """The nodes where units that leave make a place, by name, and these units."""
+    """The nodes where evictions make a place, by name, and the units that leave them."""
 
     nodes: Ints
     bounds: Ints  # where the victims of each node begin, and the end
     victims: Ints  # units, by importance
-    beyond: Ints  # of each victim its pods beyond budgets
+    beyond: Ints  # by victim, its pods beyond budgets
 
     def victims_of(self, number: int) -> Ints:
         return self.victims[self.bounds[number] : self.bounds[number + 1]]
@@ -40,7 +40,7 @@ class CandidateNodes:
         return np.add.reduceat(values, self.bounds[:-1]) if len(self.nodes) else values
 
     def best_first(self, units: Units) -> Ints:
-        """Their numbers, the best one first (S-15.5)."""
+        """The numbers of the nodes, the best one first (S-15.5)."""
         if not len(self.nodes):
             return self.nodes
         priority, size = units.priority[self.victims], units.size[self.victims]
@@ -54,14 +54,14 @@ class CandidateNodes:
 
 
 def candidate_nodes(snapshot: NodeSnapshot) -> CandidateNodes:
-    """What each node would cost a single pod, the one member of ``snapshot``, which is left as it was."""
+    """What each node would cost a single pod, the only member of ``snapshot``, which is unchanged."""
     if not snapshot.related:
         return _without_relations(snapshot)
     kind = snapshot.kinds[0]
     everywhere = kind.open
     special = _nodes_of_related(snapshot)
     open_now = np.logical_and.reduce([relation.open() for relation in kind.relations], axis=0)
-    kind.open = everywhere & open_now & ~special  # whatever leaves these, the relations stay what they are
+    kind.open = everywhere & open_now & ~special  # whatever leaves these, the relations stay as they are
     plain = _without_relations(snapshot)
     kind.open = everywhere
     nodes = _merged(plain, _node_by_node(snapshot, np.flatnonzero(everywhere & special)))
@@ -118,7 +118,7 @@ def _without_relations(snapshot: NodeSnapshot) -> CandidateNodes:
 def _sweep(
     snapshot: NodeSnapshot, kind: MemberKind, slack: Ints, nodes: Ints, lie: tuple[Ints, Ints], may: Bools, stays: Bools
 ) -> None:
-    """Let the units that ``may`` come back, by importance on each node; ``stays`` says which did."""
+    """Let the units that ``may`` come back do so, by importance on each node; ``stays`` says which did."""
     order, first = lie
     turn = 0
     while len(nodes := nodes[first[nodes] + turn < first[nodes + 1]]):
@@ -133,7 +133,7 @@ def _sweep(
 
 
 def _beyond(snapshot: NodeSnapshot, nodes: Ints, order: Ints, first: Ints) -> Ints:
-    """Of each place in ``order`` the pods beyond budgets, counted anew for every node, those elsewhere included."""
+    """By place in ``order``, the pods beyond budgets, counted anew for every node, those elsewhere included."""
     beyond = np.zeros(len(order), np.int64)
     guarded = guarded_pods(snapshot.state, snapshot.units)
     if not guarded:
@@ -151,7 +151,7 @@ def _beyond(snapshot: NodeSnapshot, nodes: Ints, order: Ints, first: Ints) -> In
 
 
 def _node_by_node(snapshot: NodeSnapshot, nodes_to_try: Ints) -> CandidateNodes:
-    """Where what leaves a node changes what the pod heeds: victims are selected for each node by itself."""
+    """For nodes where evictions change what the pod heeds, select victims node by node."""
     nodes, victims, beyond, bounds = [], [], [], [0]
     for node in nodes_to_try.tolist():
         may_leave = np.zeros(len(snapshot.units), bool)

@@ -1,10 +1,10 @@
 """Which units must leave a domain so that the members get their places (S-15.4).
 
-The domain of a gang is the cluster, that of a pod a node. In this order:
+The domain of a gang is the cluster, that of a pod is a node. The steps are:
 
-1. With all units gone that might leave there is a place at all.
-2. Budgets protect what they can: those units stay.
-3. The least priority N that suffices is found; every unit above it stays.
+1. All units that might leave are gone: there must be a place at all.
+2. Units come back that budgets protect, as far as possible.
+3. The least sufficient priority N is found; every unit above it stays.
 4. The members get places where the least must leave.
 5. Units that still fit beside them stay too (``reprieve``).
 """
@@ -28,11 +28,11 @@ from makeway.core.placement.units import violating_pods
 
 @dataclass(frozen=True, slots=True)
 class VictimSelection:
-    """``victims`` empty: there was a place without anyone leaving, though the first look missed it."""
+    """The result. ``victims`` empty: there was a place without evictions that the first attempt missed."""
 
     places: Places
     victims: Bools
-    beyond: Ints  # of each unit the pods beyond their budgets
+    beyond: Ints  # by unit, the pods beyond their budgets
     n: int
     saved_by_budget: Bools
     above: Bools  # units that stay because their priority is above N
@@ -86,7 +86,7 @@ class _VictimSearch:
         return VictimSelection(places, victims, beyond, threshold.n, saved, above, threshold.failed_at)
 
     def _without(self, units: Bools) -> Saved:
-        """Let these units leave, and no others."""
+        """Exactly these units are out."""
         self._snapshot.load(self._before)
         self._snapshot.take_out(units)
         return self._snapshot.save()
@@ -94,7 +94,7 @@ class _VictimSearch:
     def _spare_by_budget(
         self, emptied: Saved, places: Places, violating: Bools, beyond: Ints
     ) -> tuple[Places, Bools]:  # fmt: skip
-        """Units that budgets protect come back first; the members stand where most of these can (S-15.4.4).
+        """Units that budgets protect come back first; the members go where most of these can stay (S-15.4.4).
 
         These places serve only if no threshold is found.
         """
@@ -110,7 +110,7 @@ class _VictimSearch:
         return places, reprieve(snapshot, places, violating)
 
     def _threshold(self, candidates: Bools) -> _Threshold:
-        """The members are placed anew for every priority that is tried (S-15.4.5)."""
+        """Find the threshold; the members are placed anew for every priority that is tried (S-15.4.5)."""
         snapshot = self._snapshot
         priorities: list[int] = sorted(set(snapshot.units.priority[candidates].tolist()))
         failed: list[int] = []
@@ -123,7 +123,7 @@ class _VictimSearch:
 
         if not priorities:  # all were saved by budgets: no unit has to leave
             return _Threshold(int(snapshot.units.priority.min(initial=0)), (), is_missed=True)
-        if snapshot.leaving_can_hurt:  # then a higher priority does not suffice because a lower one does: all are tried
+        if snapshot.leaving_can_hurt:  # a higher priority may then fail where a lower one suffices: all are tried
             n = next((priority for priority in priorities if suffices(priority)), None)
             return _Threshold(priorities[-1] if n is None else n, tuple(failed), is_missed=n is None)
         n = priorities[bisect_left(priorities, x=True, hi=len(priorities) - 1, key=suffices)]
@@ -149,7 +149,7 @@ class _VictimSearch:
             assert by_rule is not None  # this is the attempt that found N
             return by_rule, candidates & ~reprieve(snapshot, by_rule, candidates)
         places = CheapestPlaces(snapshot, candidates, beyond).places()
-        if not snapshot.alike:  # then the cheapest nodes one after another may leave no room for some
+        if not snapshot.alike:  # the cheapest nodes one after another may then leave no room for some
             snapshot.load(emptied)
             by_rule = place_gang(snapshot, self._need)
             if by_rule is not None and count_placed(by_rule) > count_placed(places):
