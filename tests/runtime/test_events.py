@@ -26,7 +26,7 @@ NOON = Millis(1_767_268_800_000)
 ABOUT = Ref(WORKLOAD, "team", "train")
 
 
-class Desk:
+class Recording:
     """A Recorder over a Store in memory that answers when the test says so."""
 
     def __init__(self) -> None:
@@ -78,10 +78,10 @@ class Desk:
 
 
 def test_a_note_becomes_an_event_that_says_who_about_whom_and_when() -> None:
-    desk = Desk()
-    desk.tell()
-    desk.step()
-    (event,) = desk.stored()
+    recording = Recording()
+    recording.tell()
+    recording.step()
+    (event,) = recording.stored()
     about = event.involved_object
     assert (about.kind, about.namespace, about.name) == ("Workload", "team", "train")
     assert (about.api_version, about.uid) == ("kueue.x-k8s.io/v1beta2", "Workload-train")
@@ -94,19 +94,19 @@ def test_a_note_becomes_an_event_that_says_who_about_whom_and_when() -> None:
 
 
 def test_an_object_without_a_namespace_has_its_events_in_the_default_one() -> None:
-    desk = Desk()
-    desk.objects[Ref(CLUSTER_QUEUE, "", "q")] = cluster_queue()
-    desk.tell(about=Ref(CLUSTER_QUEUE, "", "q"))
-    desk.step()
-    (event,) = desk.stored()
+    recording = Recording()
+    recording.objects[Ref(CLUSTER_QUEUE, "", "q")] = cluster_queue()
+    recording.tell(about=Ref(CLUSTER_QUEUE, "", "q"))
+    recording.step()
+    (event,) = recording.stored()
     assert (event.metadata.namespace, event.involved_object.namespace) == ("default", "")
 
 
 def test_an_object_that_is_gone_has_its_event_all_the_same() -> None:
-    desk = Desk()
-    desk.tell(about=Ref(WORKLOAD, "team", "gone"))
-    desk.step()
-    (event,) = desk.stored()
+    recording = Recording()
+    recording.tell(about=Ref(WORKLOAD, "team", "gone"))
+    recording.step()
+    (event,) = recording.stored()
     assert (event.involved_object.name, event.involved_object.uid) == ("gone", "")
 
 
@@ -128,192 +128,194 @@ def test_the_source_is_the_one_that_scripts_know(kind: str, type: str, reason: s
 
 
 def test_the_same_again_is_counted_and_stored_after_a_while() -> None:
-    desk = Desk()
-    desk.tell()
-    desk.step()
+    recording = Recording()
+    recording.tell()
+    recording.step()
     for _ in range(3):
-        desk.tell()
-    desk.pass_ms(2000)
-    assert [event.count for event in desk.stored()] == [1]
-    assert desk.recorder.next_at() == NOON + events.REPEATS_MS
-    desk.pass_ms(3000)
-    (event,) = desk.stored()
+        recording.tell()
+    recording.pass_ms(2000)
+    assert [event.count for event in recording.stored()] == [1]
+    assert recording.recorder.next_at() == NOON + events.REPEATS_MS
+    recording.pass_ms(3000)
+    (event,) = recording.stored()
     assert event.count == 4
     assert (str(event.first_timestamp), str(event.last_timestamp)) == ("2026-01-01T12:00:00Z", "2026-01-01T12:00:02Z")
-    assert len(desk.calls) == 2
-    assert desk.recorder.next_at() is None
+    assert len(recording.calls) == 2
+    assert recording.recorder.next_at() is None
 
 
 def test_what_is_told_again_before_it_was_written_is_written_once() -> None:
-    desk = Desk()
+    recording = Recording()
     for _ in range(5):
-        desk.tell()
-    desk.step()
-    assert [event.count for event in desk.stored()] == [5]
-    assert len(desk.calls) == 1
+        recording.tell()
+    recording.step()
+    assert [event.count for event in recording.stored()] == [5]
+    assert len(recording.calls) == 1
 
 
 def test_what_is_told_again_while_it_is_being_written_is_counted_after_that() -> None:
-    desk = Desk()
-    desk.holds = True
-    desk.tell()
-    desk.step()
-    desk.tell()
-    desk.step()
-    assert len(desk.calls) == 1
-    desk.holds = False
-    desk.answer()
-    desk.pass_ms(events.REPEATS_MS)
-    assert [event.count for event in desk.stored()] == [2]
+    recording = Recording()
+    recording.holds = True
+    recording.tell()
+    recording.step()
+    recording.tell()
+    recording.step()
+    assert len(recording.calls) == 1
+    recording.holds = False
+    recording.answer()
+    recording.pass_ms(events.REPEATS_MS)
+    assert [event.count for event in recording.stored()] == [2]
 
 
 def test_another_message_type_or_object_is_another_event() -> None:
-    desk = Desk()
-    desk.tell("a")
-    desk.tell("b")
-    desk.tell("a", reason="Inadmissible")
-    desk.step()
-    desk.objects[ABOUT] = workload("train", namespace="team", meta={"uid": "another"})
-    desk.tell("a")
-    desk.step()
-    assert len({event.metadata.name for event in desk.stored()}) == 4
+    recording = Recording()
+    recording.tell("a")
+    recording.tell("b")
+    recording.tell("a", reason="Inadmissible")
+    recording.step()
+    recording.objects[ABOUT] = workload("train", namespace="team", meta={"uid": "another"})
+    recording.tell("a")
+    recording.step()
+    assert len({event.metadata.name for event in recording.stored()}) == 4
 
 
 def test_an_event_that_lived_long_enough_is_told_anew_under_another_name() -> None:
-    desk = Desk()
-    desk.tell()
-    desk.step()
-    (before,) = desk.stored()
-    desk.store.delete(EVENTS, "team", before.metadata.name)
-    desk.tell()
-    desk.pass_ms(events.REPEATS_MS)
-    (after,) = desk.stored()
+    recording = Recording()
+    recording.tell()
+    recording.step()
+    (before,) = recording.stored()
+    recording.store.delete(EVENTS, "team", before.metadata.name)
+    recording.tell()
+    recording.pass_ms(events.REPEATS_MS)
+    (after,) = recording.stored()
     assert after.metadata.name != before.metadata.name
     assert after.count == 2
 
 
 def test_a_name_that_is_taken_is_not_the_end_of_it() -> None:
-    desk, other = Desk(), Desk()
-    other.store = desk.store
-    for each in (desk, other):  # as after a restart within the same millisecond
+    recording, other = Recording(), Recording()
+    other.store = recording.store
+    for each in (recording, other):  # as after a restart within the same millisecond
         each.tell()
         each.step()
-    assert len(desk.stored()) == 2
+    assert len(recording.stored()) == 2
     assert other.recorder.lost == 0
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def many(desk: Desk, count: int, about: Callable[[int], Ref] = lambda i: Ref(WORKLOAD, "team", f"w-{i}")) -> None:
+def many(
+    recording: Recording, count: int, about: Callable[[int], Ref] = lambda i: Ref(WORKLOAD, "team", f"w-{i}")
+) -> None:
     for i in range(count):
-        desk.tell(f"message {i}", about=about(i))
+        recording.tell(f"message {i}", about=about(i))
 
 
 def test_of_one_object_only_so_many_are_new_in_a_time() -> None:
-    desk = Desk()
-    many(desk, 100, lambda i: ABOUT)
-    desk.step(10)
-    assert len(desk.stored()) == events.OBJECT_BURST
-    assert desk.recorder.lost == 100 - events.OBJECT_BURST
-    desk.pass_ms(2 * events.OBJECT_EVERY_MS)
-    many(desk, 100, lambda i: ABOUT)
-    desk.tell("about another", about=Ref(WORKLOAD, "team", "b"))
-    desk.step(10)
-    assert len(desk.stored()) == events.OBJECT_BURST + 2 + 1
+    recording = Recording()
+    many(recording, 100, lambda i: ABOUT)
+    recording.step(10)
+    assert len(recording.stored()) == events.OBJECT_BURST
+    assert recording.recorder.lost == 100 - events.OBJECT_BURST
+    recording.pass_ms(2 * events.OBJECT_EVERY_MS)
+    many(recording, 100, lambda i: ABOUT)
+    recording.tell("about another", about=Ref(WORKLOAD, "team", "b"))
+    recording.step(10)
+    assert len(recording.stored()) == events.OBJECT_BURST + 2 + 1
 
 
 def test_all_together_only_so_many_are_new_in_a_time() -> None:
-    desk = Desk()
+    recording = Recording()
     for _ in range(4):
-        many(desk, 900, lambda i: Ref(WORKLOAD, "team", f"w-{len(desk.calls)}-{i}"))
-        desk.step(40)
-    assert len(desk.stored()) == events.ALL_BURST == 3600 - desk.recorder.lost
+        many(recording, 900, lambda i: Ref(WORKLOAD, "team", f"w-{len(recording.calls)}-{i}"))
+        recording.step(40)
+    assert len(recording.stored()) == events.ALL_BURST == 3600 - recording.recorder.lost
 
 
 def test_a_store_that_does_not_answer_holds_only_so_many() -> None:
-    desk = Desk()
-    desk.holds = True
-    many(desk, 1500)
-    desk.step(10)
-    assert len(desk.calls) == events.UNDER_WAY_MAX
+    recording = Recording()
+    recording.holds = True
+    many(recording, 1500)
+    recording.step(10)
+    assert len(recording.calls) == events.UNDER_WAY_MAX
     held = events.WAITING_MAX + events.UNDER_WAY_MAX
-    assert desk.recorder.lost == 1500 - held
-    desk.holds = False
-    desk.answer()
-    desk.step(40)
-    assert len(desk.stored()) == held
+    assert recording.recorder.lost == 1500 - held
+    recording.holds = False
+    recording.answer()
+    recording.step(40)
+    assert len(recording.stored()) == held
 
 
 @pytest.mark.parametrize("error", [Forbidden("namespace team is being terminated"), Unavailable("full")])
 def test_what_does_not_get_through_is_lost_and_counted(error: Exception) -> None:
-    desk = Desk()
-    desk.error = error
-    desk.tell()
-    desk.step()
-    assert (desk.stored(), desk.recorder.lost) == ([], 1)
-    desk.error = None
-    desk.tell()
-    desk.step()
-    assert [event.count for event in desk.stored()] == [1]
+    recording = Recording()
+    recording.error = error
+    recording.tell()
+    recording.step()
+    assert (recording.stored(), recording.recorder.lost) == ([], 1)
+    recording.error = None
+    recording.tell()
+    recording.step()
+    assert [event.count for event in recording.stored()] == [1]
 
 
 def test_a_store_that_is_closed_is_no_error_of_the_engine() -> None:
-    desk = Desk()
+    recording = Recording()
 
     def closed(call: Call) -> Future[Stored]:
         raise Unavailable("the storage is closed")
 
-    recorder = Recorder(desk.notes, desk.objects.get, closed, desk.poke)
-    desk.tell()
+    recorder = Recorder(recording.notes, recording.objects.get, closed, recording.poke)
+    recording.tell()
     recorder.step(NOON)
     assert recorder.lost == 1
 
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "KNOWN_MAX", 10)
-    desk = Desk()
+    recording = Recording()
     for i in range(30):
-        desk.tell(about=Ref(WORKLOAD, "team", f"w-{i}"))
-        desk.step()
-    desk.tell(about=Ref(WORKLOAD, "team", "w-0"))
-    desk.pass_ms(events.REPEATS_MS)
-    assert desk.recorder.lost == 0
-    assert len(desk.stored()) == 31, "the first one is not known any more, and is told anew"
+        recording.tell(about=Ref(WORKLOAD, "team", f"w-{i}"))
+        recording.step()
+    recording.tell(about=Ref(WORKLOAD, "team", "w-0"))
+    recording.pass_ms(events.REPEATS_MS)
+    assert recording.recorder.lost == 0
+    assert len(recording.stored()) == 31, "the first one is not known any more, and is told anew"
 
 
 def test_without_notes_nothing_happens() -> None:
-    desk = Desk()
-    assert not desk.recorder.step(NOON)
-    assert desk.recorder.next_at() is None
+    recording = Recording()
+    assert not recording.recorder.step(NOON)
+    assert recording.recorder.next_at() is None
 
 
 def test_long_names_and_messages_are_cut() -> None:
-    desk = Desk()
-    desk.tell("x" * 5000, about=Ref(WORKLOAD, "team", "w" * 253))
-    desk.step()
-    (event,) = desk.stored()
+    recording = Recording()
+    recording.tell("x" * 5000, about=Ref(WORKLOAD, "team", "w" * 253))
+    recording.step()
+    (event,) = recording.stored()
     assert len(event.message) == events.MESSAGE_BYTES_MAX
     assert len(event.metadata.name) == 253
 
 
 def test_a_message_is_cut_by_its_bytes_and_between_characters() -> None:
-    desk = Desk()
-    desk.tell("é" * 600 + "!")
-    desk.tell("." + "é" * 600)
-    desk.step()
-    assert sorted(event.message for event in desk.stored()) == ["." + "é" * 511, "é" * 512]
+    recording = Recording()
+    recording.tell("é" * 600 + "!")
+    recording.tell("." + "é" * 600)
+    recording.step()
+    assert sorted(event.message for event in recording.stored()) == ["." + "é" * 511, "é" * 512]
 
 
 def test_an_event_is_whole_for_clients_of_either_group() -> None:
-    desk = Desk()
-    desk.tell()
-    desk.step()
-    (event,) = desk.stored()
+    recording = Recording()
+    recording.tell()
+    recording.step()
+    (event,) = recording.stored()
     assert str(event.event_time) == "2026-01-01T12:00:00.000000Z"
     assert (event.action, event.reporting_instance) == ("WaitingForQuota", "makeway")
     assert validate(event) == []
-    desk.tell()
-    desk.pass_ms(events.REPEATS_MS)
-    (again,) = desk.stored()
+    recording.tell()
+    recording.pass_ms(events.REPEATS_MS)
+    (again,) = recording.stored()
     assert (again.count, again.event_time) == (2, event.event_time)

@@ -39,7 +39,7 @@ class Never:
 
 
 @dataclass
-class Desk:
+class PlannedWriter:
     """A Writer whose answers are planned: an error instead of the call, or after it; None is the call itself."""
 
     store: MemoryStore
@@ -74,10 +74,10 @@ class World:
         self.store = MemoryStore(lambda: NOW)
         self.store.load([Cohort(metadata=ObjectMeta(name=name)) for name in ("a", "b")])
         self.objects = ObjectCache(lambda *_: None, lambda *_: None)
-        self.desk = Desk(self.store, list(plan))
+        self.writer = PlannedWriter(self.store, list(plan))
         self.done: list[tuple[str, bool]] = []
         self.executor = Executor(
-            self.desk, self.objects, lambda action, stored: self.done.append((action.decision, stored))
+            self.writer, self.objects, lambda action, stored: self.done.append((action.decision, stored))
         )
         self.informers = Informers(self.store, self.objects)
         self.informers.poll(NOW)
@@ -118,13 +118,13 @@ def test_a_write_is_made_and_its_answer_is_known_before_any_watch() -> None:
 
 def test_one_write_per_object_is_under_way_and_the_second_builds_on_the_first() -> None:
     world = World()
-    world.desk.holds = True
+    world.writer.holds = True
     world.executor.submit(change("x"), NOW)
     world.executor.submit(change("y"), NOW)
     world.executor.submit(change("z", B), NOW)
-    assert world.desk.calls == 2
+    assert world.writer.calls == 2
     assert world.expected(A) == "y"
-    world.desk.holds = False
+    world.writer.holds = False
     world.work()
     assert (world.parent(), world.parent(B)) == ("y", "z")
     assert [name for name, _ in world.done] == ["x", "z", "y"]
@@ -132,11 +132,11 @@ def test_one_write_per_object_is_under_way_and_the_second_builds_on_the_first() 
 
 def test_what_follows_waits_for_what_it_follows() -> None:
     world = World()
-    world.desk.holds = True
+    world.writer.holds = True
     world.executor.submit(change("x", then=(change("y", B),)), NOW)
-    assert world.desk.calls == 1
+    assert world.writer.calls == 1
     assert world.expected(B) == "y", "but it is expected already"
-    world.desk.holds = False
+    world.writer.holds = False
     world.work()
     assert world.parent(B) == "y"
 
@@ -215,7 +215,7 @@ def test_what_is_too_large_is_tried_once_and_longer_waited_for_each_time() -> No
     for times in (1, 2):
         world.executor.submit(change("x"), NOW)
         world.work()
-        assert (world.desk.calls, world.executor.refusals[A]) == (times, times)
+        assert (world.writer.calls, world.executor.refusals[A]) == (times, times)
         assert world.executor.next_at() is None, "nothing is tried again by itself"
     assert world.done == [("x", False)] * 2
     assert world.expected() == ""
@@ -226,20 +226,20 @@ def test_what_no_longer_applies_is_not_written() -> None:
     world.executor.submit(Action(Change(A, Never(), status=False), decision="never"), NOW)
     world.executor.submit(change("x", uid="somebody else"), NOW)
     world.work()
-    assert world.desk.calls == 0
+    assert world.writer.calls == 0
     assert world.done == [("never", False), ("x", False)]
 
 
 def test_what_is_so_already_is_not_written() -> None:
     world = World()
     world.executor.submit(change(""), NOW)
-    assert world.desk.calls == 0
+    assert world.writer.calls == 0
     assert world.done == [("", True)]
 
 
 def test_what_frees_quota_is_not_assumed() -> None:
     world = World()
-    world.desk.holds = True
+    world.writer.holds = True
     world.executor.submit(change("x", assumed="no"), NOW)
     assert world.expected(A) == ""
 

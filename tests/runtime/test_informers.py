@@ -25,7 +25,7 @@ from makeway.runtime.ports import Expired, Page, Stored, Unavailable, Watch, Wat
 KIND = kind_of(Cohort)
 
 
-class Told:
+class PlannedWatch:
     """A watch that reports what the test says; an error is raised in its place."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Scripted(MemoryStore):
     """A Store whose lists fail as often as planned; the test drives its watches where it wants that."""
 
     failures = 0
-    by_hand: Told | None = None
+    by_hand: PlannedWatch | None = None
 
     def list(self, kind: Kind, *args: Any, **more: Any) -> Page:
         if self.failures:
@@ -57,7 +57,7 @@ class Scripted(MemoryStore):
 
 
 class Play:
-    def __init__(self, by_hand: Told | None = None) -> None:
+    def __init__(self, by_hand: PlannedWatch | None = None) -> None:
         self.now = Millis(1_000_000)
         self.store = Scripted(lambda: self.now)
         self.store.by_hand = by_hand
@@ -155,7 +155,7 @@ def test_a_failure_between_two_pages_loses_nobody(play: Play, monkeypatch: pytes
 
 
 def test_a_late_event_does_not_undo_a_newer_one() -> None:
-    told = Told()
+    told = PlannedWatch()
     play = Play(told)
     first = play.create("a")
     play.poll()
@@ -168,7 +168,7 @@ def test_a_late_event_does_not_undo_a_newer_one() -> None:
 
 
 def test_a_doubled_event_is_news_once() -> None:
-    told = Told()
+    told = PlannedWatch()
     play = Play(told)
     play.create("a")
     play.poll()
@@ -180,7 +180,7 @@ def test_a_doubled_event_is_news_once() -> None:
 
 
 def test_a_change_that_comes_after_the_removal_brings_nobody_back() -> None:
-    told = Told()
+    told = PlannedWatch()
     play = Play(told)
     play.create("a")
     play.poll()
@@ -192,7 +192,7 @@ def test_a_change_that_comes_after_the_removal_brings_nobody_back() -> None:
 
 
 def test_a_removal_that_comes_late_does_not_take_its_successor() -> None:
-    told = Told()
+    told = PlannedWatch()
     play = Play(told)
     play.create("a")
     play.poll()
@@ -207,7 +207,7 @@ def test_a_removal_that_comes_late_does_not_take_its_successor() -> None:
 
 
 def test_a_bookmark_says_nothing() -> None:
-    told = Told()
+    told = PlannedWatch()
     play = Play(told)
     play.poll()
     told.turns = [[WatchEvent("BOOKMARK", "99", None)]]
@@ -301,7 +301,7 @@ def test_a_clock_that_is_set_back_makes_nobody_deaf(play: Play, recovers: bool) 
 
 
 def test_a_watch_that_fails_for_a_moment_goes_on_where_it_was() -> None:
-    told = Told()
+    told = PlannedWatch()
     play = Play(told)
     play.create("a")
     play.poll()
@@ -316,7 +316,7 @@ def test_a_watch_that_fails_for_a_moment_goes_on_where_it_was() -> None:
 
 
 def test_a_watch_that_always_expires_does_not_spin() -> None:
-    told = Told()
+    told = PlannedWatch()
     play = Play(told)
     play.create("a")
     told.turns = [Expired("gone") for _ in range(1000)]

@@ -208,12 +208,12 @@ def cycle(on: State, at: Amount = 0) -> Plan:
 
 def leave(on: State, *names: str, reason: str = "", at: Amount = 0, returns: bool = True) -> None:
     """Holders release their quota; they wait again unless they are done, and their trees are woken (S-3.7)."""
-    for each in [each for members in on.holders.of_queue.values() for each in list(members.values())]:
-        if each.uid in names:
-            on.release(each, seconds(at))
+    for holder in [holder for members in on.holders.of_queue.values() for holder in list(members.values())]:
+        if holder.uid in names:
+            on.release(holder, seconds(at))
             if returns:
-                on.push(departed(on, each, reason, seconds(at), seconds(at)), seconds(at))
-            on.wake(each.queue, seconds(at))
+                on.push(departed(on, holder, reason, seconds(at), seconds(at)), seconds(at))
+            on.wake(holder.queue, seconds(at))
 
 
 def outcomes(plan: Plan) -> dict[str, str]:

@@ -345,11 +345,11 @@ class People:
 
     def _set_right(self) -> bool:
         """Undo the changes; return whether all is right now. An object that is being deleted is made anew later."""
-        for each in self._store.list(WORKLOADS).items:
-            if not each.value().spec.active:
-                self._store.patch(WORKLOADS, each.namespace, each.name, {"spec": {"active": True}})
-        for each in self._store.list(NAMESPACES).items:
-            self._store.patch(NAMESPACES, "", each.name, {"metadata": {"labels": OPEN}})
+        for workload in self._store.list(WORKLOADS).items:
+            if not workload.value().spec.active:
+                self._store.patch(WORKLOADS, workload.namespace, workload.name, {"spec": {"active": True}})
+        for namespace in self._store.list(NAMESPACES).items:
+            self._store.patch(NAMESPACES, "", namespace.name, {"metadata": {"labels": OPEN}})
         late = [tree for kind in (QUEUES, LOCALS) for tree in self._first[kind.name] if not self._made_anew(kind, tree)]
         return not late
 

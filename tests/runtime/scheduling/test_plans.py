@@ -31,7 +31,7 @@ def uses(name: str, cpu: str) -> Workload:
     return workload(name, admitted=-60, cpu=cpu)
 
 
-class Office:
+class Cycles:
     """Cycles over a few objects, one after the other; every cycle evaluates every workload."""
 
     def __init__(self, *objects: Any) -> None:
@@ -64,121 +64,121 @@ def short(amount: int, flavor: str = "default") -> str:
 
 
 def test_S_5_12_the_first_word_comes_at_once_and_is_not_repeated() -> None:
-    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
-    assert office.cycle(0) == 1
-    assert office.told == ("WaitingForQuota", short(1))
-    assert [office.cycle(seconds) for seconds in (1, 29, 31, 3600)] == [0, 0, 0, 0]
+    cycles = Cycles(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    assert cycles.cycle(0) == 1
+    assert cycles.told == ("WaitingForQuota", short(1))
+    assert [cycles.cycle(seconds) for seconds in (1, 29, 31, 3600)] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_S_5_12_other_amounts_are_no_news(restarts: bool) -> None:
     """Nor is another way to the same words: here a possible victim comes, but it is too small to help."""
     preempts = {"withinClusterQueue": "LowerPriority"}
-    office = Office(cluster_queue(cpu="4", preemption=preempts), uses("h", "3"), asks("w", "4"))
-    office.cycle(0)
-    office.view.put(workload("low", admitted=-30, cpu="1", spec={"priority": -5}))
+    cycles = Cycles(cluster_queue(cpu="4", preemption=preempts), uses("h", "3"), asks("w", "4"))
+    cycles.cycle(0)
+    cycles.view.put(workload("low", admitted=-30, cpu="1", spec={"priority": -5}))
     if restarts:
-        office.scheduling = PlanWriter()
-    assert office.cycle(60) == 0
-    assert office.told == ("WaitingForQuota", short(3)), "4 by now"
+        cycles.scheduling = PlanWriter()
+    assert cycles.cycle(60) == 0
+    assert cycles.told == ("WaitingForQuota", short(3)), "4 by now"
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_S_5_12_another_flavor_is_news_whatever_its_number(restarts: bool) -> None:
-    office = Office(cluster_queue(cpu="2", flavors=["f-0"]), workload("h", admitted=0, flavor="f-0"), asks("w", "2"))
-    office.cycle(0)
-    assert office.told == ("WaitingForQuota", short(1, "f-0"))
-    office.view.put(cluster_queue(cpu="2", flavors=["f-1"]))
-    office.view.put(workload("h", admitted=0, flavor="f-1"))
+    cycles = Cycles(cluster_queue(cpu="2", flavors=["f-0"]), workload("h", admitted=0, flavor="f-0"), asks("w", "2"))
+    cycles.cycle(0)
+    assert cycles.told == ("WaitingForQuota", short(1, "f-0"))
+    cycles.view.put(cluster_queue(cpu="2", flavors=["f-1"]))
+    cycles.view.put(workload("h", admitted=0, flavor="f-1"))
     if restarts:
-        office.scheduling = PlanWriter()
-    assert office.cycle(60) == 1
-    assert office.told == ("WaitingForQuota", short(1, "f-1"))
+        cycles.scheduling = PlanWriter()
+    assert cycles.cycle(60) == 1
+    assert cycles.told == ("WaitingForQuota", short(1, "f-1"))
 
 
 def test_S_5_12_news_waits_for_its_interval_and_then_the_newest_is_told() -> None:
-    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
-    office.cycle(0)
-    office.view.put(cluster_queue(cpu="1"))
-    assert office.cycle(10) == 0
-    assert office.scheduling.next_at() == at(30)
-    office.view.put(cluster_queue(cpu="4", stopPolicy="Hold"))
-    assert office.cycle(20) == 0
-    office.view.put(cluster_queue(cpu="1"))
-    assert office.cycle(29) == 0
-    assert office.cycle(30) == 1
-    assert office.told[0] == "ExceedsMaxQuota"
-    assert office.scheduling.next_at() is None
+    cycles = Cycles(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    cycles.cycle(0)
+    cycles.view.put(cluster_queue(cpu="1"))
+    assert cycles.cycle(10) == 0
+    assert cycles.scheduling.next_at() == at(30)
+    cycles.view.put(cluster_queue(cpu="4", stopPolicy="Hold"))
+    assert cycles.cycle(20) == 0
+    cycles.view.put(cluster_queue(cpu="1"))
+    assert cycles.cycle(29) == 0
+    assert cycles.cycle(30) == 1
+    assert cycles.told[0] == "ExceedsMaxQuota"
+    assert cycles.scheduling.next_at() is None
 
 
 def test_S_5_12_what_was_held_back_is_not_told_once_it_is_no_news_any_more() -> None:
-    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
-    office.cycle(0)
-    office.view.put(cluster_queue(cpu="1"))
-    office.cycle(10)
-    office.view.put(cluster_queue(cpu="4"))
-    assert [office.cycle(20), office.cycle(40)] == [0, 0]
+    cycles = Cycles(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    cycles.cycle(0)
+    cycles.view.put(cluster_queue(cpu="1"))
+    cycles.cycle(10)
+    cycles.view.put(cluster_queue(cpu="4"))
+    assert [cycles.cycle(20), cycles.cycle(40)] == [0, 0]
 
 
 def test_S_5_12_who_is_admitted_before_it_was_due_is_told_nothing_else() -> None:
-    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
-    office.cycle(0)
-    office.view.put(cluster_queue(cpu="1"))
-    office.cycle(10)
-    office.view.put(cluster_queue(cpu="5"))
-    assert office.cycle(20) == 1
-    assert office.told[0] == "QuotaReserved"
-    assert office.scheduling.next_at() is None
-    assert office.cycle(40) == 0
+    cycles = Cycles(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    cycles.cycle(0)
+    cycles.view.put(cluster_queue(cpu="1"))
+    cycles.cycle(10)
+    cycles.view.put(cluster_queue(cpu="5"))
+    assert cycles.cycle(20) == 1
+    assert cycles.told[0] == "QuotaReserved"
+    assert cycles.scheduling.next_at() is None
+    assert cycles.cycle(40) == 0
 
 
 def test_S_5_12_a_claim_is_never_held_back() -> None:
     preempts = {"withinClusterQueue": "LowerPriority"}
-    office = Office(cluster_queue(cpu="4", preemption=preempts), uses("h", "3"), asks("w", "2"))
-    office.cycle(0)
-    office.view.put(asks("w", "2", priority=1, conditions={"QuotaReserved": ("False", "WaitingForQuota", 0)}))
-    assert office.cycle(1) == 2, "the claim, and the eviction after it"
-    assert office.told == ("WaitingForPreemptedWorkloads", f"{short(1)}. Pending the preemption of 1 workload(s)")
-    status = office.view.workload(W).status
+    cycles = Cycles(cluster_queue(cpu="4", preemption=preempts), uses("h", "3"), asks("w", "2"))
+    cycles.cycle(0)
+    cycles.view.put(asks("w", "2", priority=1, conditions={"QuotaReserved": ("False", "WaitingForQuota", 0)}))
+    assert cycles.cycle(1) == 2, "the claim, and the eviction after it"
+    assert cycles.told == ("WaitingForPreemptedWorkloads", f"{short(1)}. Pending the preemption of 1 workload(s)")
+    status = cycles.view.workload(W).status
     assert status is not None
     assert status.preemption_claim is not None
 
 
-def lost(office: Office, seconds: float) -> None:
+def lost(cycles: Cycles, seconds: float) -> None:
     """A cycle in which ``w`` is evaluated and loses the room to another workload."""
-    plan = decide(office.view.state, at(seconds))
+    plan = decide(cycles.view.state, at(seconds))
     [verdict] = [each for each in plan.verdicts if each.workload.key == W.key]
     turned = replace(verdict, status="skipped", requeue="FailedAfterNomination", steps=(Step(Rule.LOST, (W.key,)),))
-    actions = office.scheduling.actions(replace(plan, verdicts=(turned,)), office.view, 9)
+    actions = cycles.scheduling.actions(replace(plan, verdicts=(turned,)), cycles.view, 9)
     assert list(actions) == [], "it is looked at again at once"
 
 
 def test_who_only_lost_its_turn_is_told_so_if_that_was_the_last_of_it() -> None:
-    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
-    office.cycle(0)
-    lost(office, 60)
-    assert office.scheduling.next_at() == at(61)
-    office.view.now = at(61)
-    office.view.apply(Outcome(tuple(office.scheduling.late(office.view, at(61)))))
-    assert office.told == ("WaitingForQuota", "Workload no longer fits after processing another workload")
+    cycles = Cycles(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    cycles.cycle(0)
+    lost(cycles, 60)
+    assert cycles.scheduling.next_at() == at(61)
+    cycles.view.now = at(61)
+    cycles.view.apply(Outcome(tuple(cycles.scheduling.late(cycles.view, at(61)))))
+    assert cycles.told == ("WaitingForQuota", "Workload no longer fits after processing another workload")
 
 
 def test_who_finds_what_it_found_before_is_not_told_that_it_lost_its_turn() -> None:
-    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
-    office.cycle(0)
-    lost(office, 60)
-    assert office.cycle(60) == 0, "the same as before"
-    assert office.scheduling.next_at() is None
-    lost(office, 120)
-    office.scheduling.passed_over(W.key)
-    assert office.scheduling.next_at() is None
+    cycles = Cycles(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    cycles.cycle(0)
+    lost(cycles, 60)
+    assert cycles.cycle(60) == 0, "the same as before"
+    assert cycles.scheduling.next_at() is None
+    lost(cycles, 120)
+    cycles.scheduling.passed_over(W.key)
+    assert cycles.scheduling.next_at() is None
 
 
 def test_what_could_not_be_written_was_not_told() -> None:
-    office = Office(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
-    office.view.now = at()
-    plan = decide(office.view.state, at())
-    [told] = office.scheduling.actions(plan, office.view, 1)
-    assert list(office.scheduling.actions(plan, office.view, 2)) == [], "it is under way"
-    assert office.scheduling.answered(told, False) is None
-    assert office.cycle(1) == 1
+    cycles = Cycles(cluster_queue(cpu="4"), uses("h", "3"), asks("w", "2"))
+    cycles.view.now = at()
+    plan = decide(cycles.view.state, at())
+    [told] = cycles.scheduling.actions(plan, cycles.view, 1)
+    assert list(cycles.scheduling.actions(plan, cycles.view, 2)) == [], "it is under way"
+    assert cycles.scheduling.answered(told, False) is None
+    assert cycles.cycle(1) == 1

@@ -111,10 +111,10 @@ def _can_have(state: State, workload: Workload, node: QuotaNode, usage: Mapping[
     if not reclaim.preempts or node.parent is None or workload.gated:
         return False
     with state.trial():
-        for each, owner in _borrowers(state, node):
-            is_lower = each.priority < reclaim.below(workload.priority)
-            if is_lower and any((each.usage or {}).get(fr) for fr in need) and _borrows(state, owner, node, need):
-                state.tree.release_all(owner, each.usage or {})
+        for holder, owner in _borrowers(state, node):
+            is_lower = holder.priority < reclaim.below(workload.priority)
+            if is_lower and any((holder.usage or {}).get(fr) for fr in need) and _borrows(state, owner, node, need):
+                state.tree.release_all(owner, holder.usage or {})
                 if all(amount <= state.tree.available(node, fr) for fr, amount in usage.items()):
                     return True
     return False
@@ -124,10 +124,10 @@ def _borrowers(state: State, node: QuotaNode) -> list[tuple[Workload, QuotaNode]
     """Holders in other queues of the tree, the first to leave first (S-7.6); not those that were asked to and stay."""
     others = [name for name in state.tree_of(QueueName(node.name)) if name != node.name and state.is_active(name)]
     found = [
-        (each, state.tree.queues[name])
+        (holder, state.tree.queues[name])
         for name in others
-        for each in state.holders.of_queue.get(name, {}).values()
-        if not each.evicted
+        for holder in state.holders.of_queue.get(name, {}).values()
+        if not holder.evicted
     ]
     return sorted(found, key=lambda pair: (pair[0].priority, -(pair[0].reserved_at or 0), pair[0].uid, pair[0].key))
 
@@ -169,9 +169,9 @@ def _would_have_succeeded(state: State, workload: Workload, now: Millis, last: L
     """Whether it would succeed without the workloads admitted in the cycle of its last evaluation or after it."""
     with state.trial():
         for name in state.tree_of(workload.queue):
-            for each in list(state.holders.of_queue.get(name, {}).values()):
-                if (each.reserved_at or 0) >= last.at:
-                    state.release(each)
+            for holder in list(state.holders.of_queue.get(name, {}).values()):
+                if (holder.reserved_at or 0) >= last.at:
+                    state.release(holder)
         return _succeeds(find_assignment(state, workload, now, tried={}), workload)
 
 

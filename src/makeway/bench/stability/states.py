@@ -74,10 +74,10 @@ class StartingState:
         state = State(replace(policy, fair_strategies=self.strategies))
         state.configure(self.queues, self.cohorts, self.flavors)
         state.namespaces[NAMESPACE] = {}
-        for each in self.running:
-            state.hold(each if grace_ms is None else replace(each, grace_ms=grace_ms))
-        for each in self.waiting:
-            state.push(each if grace_ms is None else replace(each, grace_ms=grace_ms), START)
+        for workload in self.running:
+            state.hold(workload if grace_ms is None else replace(workload, grace_ms=grace_ms))
+        for workload in self.waiting:
+            state.push(workload if grace_ms is None else replace(workload, grace_ms=grace_ms), START)
         return state
 
 

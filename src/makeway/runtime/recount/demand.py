@@ -21,20 +21,20 @@ def context(objects: Iterable[Wire], policy: Policy) -> LoweringContext:
     """What the requests of pods depend on beside the pods."""
     ranges: dict[str, tuple[LimitRange, ...]] = {}
     classes: dict[str, RuntimeClass] = {}
-    for each in objects:
-        if isinstance(each, LimitRange):
-            namespace = each.metadata.namespace or DEFAULT_NAMESPACE
-            ranges[namespace] = (*ranges.get(namespace, ()), each)
-        elif isinstance(each, RuntimeClass):
-            classes[each.metadata.name] = each
+    for value in objects:
+        if isinstance(value, LimitRange):
+            namespace = value.metadata.namespace or DEFAULT_NAMESPACE
+            ranges[namespace] = (*ranges.get(namespace, ()), value)
+        elif isinstance(value, RuntimeClass):
+            classes[value.metadata.name] = value
     return LoweringContext(policy, {}, ranges, classes)
 
 
 def asked_by(workloads: Iterable[Workload], context: LoweringContext, configured: Iterable[str]) -> dict[str, int]:
     """The sum per resource; zero for a resource that is configured and not asked for."""
     total = dict.fromkeys(configured, 0)
-    for each in workloads:
-        for pod_set in workload_of(each, context, QueueName("any")).pod_sets:
+    for workload in workloads:
+        for pod_set in workload_of(workload, context, QueueName("any")).pod_sets:
             for name, amount in pod_set.requests.items():
                 total[name] = total.get(name, 0) + amount * pod_set.count
             if PODS in total:
@@ -44,4 +44,4 @@ def asked_by(workloads: Iterable[Workload], context: LoweringContext, configured
 
 def classes_of(workloads: Iterable[Workload], context: LoweringContext) -> set[Shape]:
     """The scheduling equivalence classes of these Workloads."""
-    return {shape(workload_of(each, context, QueueName("any"))) for each in workloads}
+    return {shape(workload_of(workload, context, QueueName("any"))) for workload in workloads}

@@ -65,14 +65,14 @@ def _potential(quota: Quota, fr: FR, cohorts: Mapping[str, Quota]) -> int:
     while way[-1].parent:
         way.append(cohorts[way[-1].parent])
     most = way.pop().subtree.get(fr, 0)
-    for each in reversed(way):
-        most, limit = add(each.local.get(fr, 0), most), each.borrowing.get(fr)
-        most = most if limit is None else min(most, add(each.subtree.get(fr, 0), limit))
+    for level in reversed(way):
+        most, limit = add(level.local.get(fr, 0), most), level.borrowing.get(fr)
+        most = most if limit is None else min(most, add(level.subtree.get(fr, 0), limit))
     return most
 
 
 def _sum(amounts: Iterable[int]) -> int:
     total = 0
-    for each in amounts:
-        total = add(total, each)
+    for amount in amounts:
+        total = add(total, amount)
     return total

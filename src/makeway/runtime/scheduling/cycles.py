@@ -20,8 +20,8 @@ def carried_out(state: State, now: Millis, heads: Heads, check: Check | None = N
     """The plan of the next cycle, put into the state."""
     with state.attempt():
         if check is not None:
-            for each in (*heads.ready, *heads.others):
-                check(each)
+            for head in (*heads.ready, *heads.others):
+                check(head)
         plan = decide(state, now, heads, passing=True)
         carry_out(state, plan)
     return plan
@@ -36,18 +36,16 @@ def in_trouble(
         try:
             with state.trial():
                 carried_out(state, now, some, check)
-        except Exception as found:
-            return found
+        except Exception as raised:
+            return raised
         return None
 
-    each_alone = [(each, Heads([each], [])) for each in heads.ready] + [
-        (each, Heads([], [each])) for each in heads.others
-    ]
-    found = [(head, why) for head, alone in each_alone if (why := error_of(alone)) is not None]
-    if not found and len(each_alone) > 1:
-        found = [(head, error) for head, _ in each_alone if error_of(_without(heads, head)) is None][:1]
-    return found
+    single = [(head, Heads([head], [])) for head in heads.ready] + [(head, Heads([], [head])) for head in heads.others]
+    failing = [(head, why) for head, alone in single if (why := error_of(alone)) is not None]
+    if not failing and len(single) > 1:
+        failing = [(head, error) for head, _ in single if error_of(_without(heads, head)) is None][:1]
+    return failing
 
 
 def _without(heads: Heads, one: Workload) -> Heads:
-    return Heads([each for each in heads.ready if each is not one], [each for each in heads.others if each is not one])
+    return Heads([head for head in heads.ready if head is not one], [head for head in heads.others if head is not one])

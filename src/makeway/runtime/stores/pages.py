@@ -128,9 +128,9 @@ class StoredObjects:
     def within(self, namespace: str) -> Iterator[Stored]:
         """All objects in a namespace, of whatever kind, in no order; nothing may be written meanwhile."""
         for objects in self._objects.values():
-            for each in objects.values():
-                if each.namespace == namespace:
-                    yield each
+            for stored in objects.values():
+                if stored.namespace == namespace:
+                    yield stored
 
     def all(self) -> Iterator[Stored]:
         """All objects, in no order; nothing may be written meanwhile."""
@@ -139,9 +139,9 @@ class StoredObjects:
 
     # --- changes ---
 
-    def restore(self, each: Stored) -> None:
+    def restore(self, stored: Stored) -> None:
         """Put in an object that was there when the history began."""
-        self._keep(each, None)
+        self._keep(stored, None)
 
     def apply(self, change: Revision) -> None:
         """Put in the next revision."""

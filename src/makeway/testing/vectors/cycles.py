@@ -86,8 +86,8 @@ def delete(state: State, key: str) -> QueueName:
         if name in members:
             state.release(members[name])
             return queue
-    for queue, line in state.pending.lists.items():
-        workload = line.waiting.get(name) or line.parked.get(name)
+    for queue, waiting_list in state.pending.lists.items():
+        workload = waiting_list.waiting.get(name) or waiting_list.parked.get(name)
         if workload is not None:
             state.pending.forget(workload)
             state.scans.forget(workload)

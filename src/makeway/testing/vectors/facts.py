@@ -145,14 +145,14 @@ def workload_from(tree: Mapping[str, Any], loaded: Loaded, queue: str | None = N
 
 def waiting(state: State) -> dict[str, list[str]]:
     """The workloads that wait in each queue; empty queues are left out."""
-    return {name: sorted(line.waiting) for name, line in _lines(state) if line.waiting}
+    return {name: sorted(queued.waiting) for name, queued in _lists(state) if queued.waiting}
 
 
 def parked(state: State) -> dict[str, list[str]]:
-    return {name: sorted(line.parked) for name, line in _lines(state) if line.parked}
+    return {name: sorted(queued.parked) for name, queued in _lists(state) if queued.parked}
 
 
-def _lines(state: State) -> list[tuple[QueueName, WaitingList]]:
+def _lists(state: State) -> list[tuple[QueueName, WaitingList]]:
     """The waiting lists of the queues that exist; the record knows no others."""
     return [(name, state.pending.lists[name]) for name in sorted(state.pending.lists) if name in state.queues]
 

@@ -54,9 +54,10 @@ def _compare(found: Findings, result: Assignment, want: Mapping[str, Any]) -> No
     found.same("where the scan stopped", tried, [each or {} for each in rows(want, "lastTriedFlavorIdx")])
     for part, wanted in zip(result.pod_sets, rows(want, "podSets"), strict=False):
         recorded = {each["flavor"]: each["mode"] for each in rows(wanted, "attempts")}
-        for each in part.attempts:  # it may try fewer
-            if each.flavor in recorded:
-                found.same(f"podSet {part.name}: attempt on {each.flavor}", each.mode.public, recorded[each.flavor])
+        for attempt in part.attempts:  # it may try fewer
+            if attempt.flavor in recorded:
+                same_as = recorded[attempt.flavor]
+                found.same(f"podSet {part.name}: attempt on {attempt.flavor}", attempt.mode.public, same_as)
 
 
 def _pod_sets(result: Assignment) -> list[tuple[object, ...]]:
@@ -93,7 +94,7 @@ def partial_admission(case: Case) -> Findings:
     found = Findings()
     tree = {
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "wl", "namespace": "default"},
-        "spec": {"podSets": [{"template": {"spec": {}}, **each} for each in rows(case.given, "podSets")]},
+        "spec": {"podSets": [{"template": {"spec": {}}, **attempt} for attempt in rows(case.given, "podSets")]},
     }  # fmt: skip
     workload = workload_from(tree, load(case))
     most = case.given["fitsWhenTotalAtMost"]

@@ -120,8 +120,8 @@ def _forget_after_cycle(state: State, plan: cycle.Plan, told: Told) -> None:
 def _forget_after_release(state: State, queues: Iterable[QueueName]) -> None:
     """The gate off: scans of all workloads that wait in a queue begin anew when quota of that queue was released."""
     for queue in queues:
-        line = state.pending.list_of(queue)
-        for workload in (*line.waiting.values(), *line.parked.values()):
+        waiting_list = state.pending.list_of(queue)
+        for workload in (*waiting_list.waiting.values(), *waiting_list.parked.values()):
             state.scans.forget(workload)
 
 

@@ -100,10 +100,10 @@ def equivalence(case: Case) -> Findings:
 def flush(case: Case) -> Findings:
     found = Findings()
     state, now = load(case).state, now_of(case)
-    for line in list(state.pending.lists.values()):
-        for each in list(line.waiting.values()):
-            state.pending.pop(each)
-            _requeue(state, each, "", now)
+    for waiting_list in list(state.pending.lists.values()):
+        for workload in list(waiting_list.waiting.values()):
+            state.pending.pop(workload)
+            _requeue(state, workload, "", now)
     moved = [key for name in rows(case.given, "flushClusterQueues") for key in state.wake(QueueName(name), now)]
     found.same("moved", len(moved), case.want["moved"])
     found.same("active", waiting(state), listed(case.want, "activeAfter"))

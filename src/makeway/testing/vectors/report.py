@@ -120,24 +120,24 @@ def _is_by_rounding(case: Case, adapter: Callable[[Case], Findings]) -> bool:
 def summary(outcomes: Iterable[CaseOutcome], *, verbose: bool = False) -> tuple[list[str], int]:
     """The report, suite by suite in the order in which they came, and how many cases failed."""
     by_suite: dict[str, list[CaseOutcome]] = {}
-    for each in outcomes:
-        by_suite.setdefault(each.case.suite, []).append(each)
+    for outcome in outcomes:
+        by_suite.setdefault(outcome.case.suite, []).append(outcome)
     lines: list[str] = []
     total: Counter[str] = Counter()
     for suite, members in by_suite.items():
-        count = Counter(each.verdict for each in members)
+        count = Counter(outcome.verdict for outcome in members)
         total.update(count)
         lines.append(f"{suite}: {count['passed']} passed, {count['failed']} failed, {count['not covered']} not covered")
-        reasons = Counter(each.reason for each in members if each.verdict == "not covered")
+        reasons = Counter(outcome.reason for outcome in members if outcome.verdict == "not covered")
         lines += [f"  not covered: {reason} ({n})" for reason, n in sorted(reasons.items())]
         lines += [
-            f"  different on purpose: {each.case.name}: {each.reason}"
-            for each in members
-            if each.verdict == "different on purpose"
+            f"  different on purpose: {outcome.case.name}: {outcome.reason}"
+            for outcome in members
+            if outcome.verdict == "different on purpose"
         ]
-        for each in members:
-            if each.verdict == "failed":
-                lines += each.lines(verbose=verbose)
+        for outcome in members:
+            if outcome.verdict == "failed":
+                lines += outcome.lines(verbose=verbose)
     skipped = total["not covered"] + total["different on purpose"]
     lines.append(f"{total['passed']} passed, {total['failed']} failed, {skipped} skipped")
     return lines, total["failed"]
