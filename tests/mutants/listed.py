@@ -101,8 +101,8 @@ MUTANTS = (
     ),
     Mutant(
         POLICIES,
-        'had their time (S-7.4)."""\n        return self is WithinClusterQueue.LOWER_OR_NEWER_EQUAL',
-        'had their time (S-7.4)."""\n        return self is not WithinClusterQueue.NEVER',
+        'whose time is up (S-7.4)."""\n        return self is WithinClusterQueue.LOWER_OR_NEWER_EQUAL',
+        'whose time is up (S-7.4)."""\n        return self is not WithinClusterQueue.NEVER',
         "S-7.3: equals",
     ),
     Mutant(
@@ -129,8 +129,8 @@ MUTANTS = (
     ),
     Mutant(
         CANDIDATES,
-        "for evicted in (True, False):\n            for each in self._of_cohort(self._lenders.advantaged",
-        "for evicted in (False, True):\n            for each in self._of_cohort(self._lenders.advantaged",
+        "for evicted in (True, False):\n            for workload in self._of_cohort(self._lenders.advantaged",
+        "for evicted in (False, True):\n            for workload in self._of_cohort(self._lenders.advantaged",
         "S-7.6.1: who leaves comes last",
     ),
     Mutant(
@@ -141,13 +141,13 @@ MUTANTS = (
     ),
     Mutant(
         CANDIDATES,
-        "return self._incoming.family is None or each.family != self._incoming.family",
+        "return self._incoming.family is None or workload.family != self._incoming.family",
         "return True",
         "S-7.2: a sibling",
     ),
     Mutant(
         CANDIDATES,
-        "        if each.key in self._excluded:\n            return False\n",
+        "        if workload.key in self._excluded:\n            return False\n",
         "",
         "S-5.7.3: the same victim twice",
     ),
@@ -155,14 +155,17 @@ MUTANTS = (
     # --- the search
     Mutant(CLASSICAL, "return self._give_back(taken, may_borrow)", "return taken", "S-8.8: nobody is given back"),
     Mutant(
-        CLASSICAL, "for each in reversed(taken[:-1]):", "for each in taken[:-1]:", "S-8.8: spares the least important"
+        CLASSICAL,
+        "for candidate in reversed(taken[:-1]):",
+        "for candidate in taken[:-1]:",
+        "S-8.8: spares the least important",
     ),
     Mutant(CLASSICAL, "return (False, True) if search", "return (True, False) if search", "S-8.6 b: borrows first"),
     Mutant(CLASSICAL, "candidates.are_there(advantaged=False)", "queue", "S-8.6: who borrows is a candidate"),
     Mutant(
         CLASSICAL, "while at is not None and at is not under:", "if at is not None:", "S-8.7: looks at the queue only"
     ),
-    Mutant(CLASSICAL, "if may_borrow and not each.advantaged and", "if may_borrow and", "S-8.7: H is barred too"),
+    Mutant(CLASSICAL, "if may_borrow and not candidate.advantaged and", "if may_borrow and", "S-8.7: H is barred too"),
     Mutant(
         CLASSICAL,
         "if not may_borrow and self._tree.borrows(self._node, fr, amount):",
@@ -171,8 +174,8 @@ MUTANTS = (
     ),
     Mutant(
         CLASSICAL,
-        "elif each.advantaged or only_without_borrowing(queue, incoming, running):",
-        "elif each.advantaged:",
+        "elif candidate.advantaged or only_without_borrowing(queue, incoming, running):",
+        "elif candidate.advantaged:",
         "S-8.4: the reason",
     ),
     Mutant(
