@@ -71,8 +71,8 @@ def told_waiting(
             samples.setdefault(kinds[pod.key], pod)
     counted = hindrances(state, list(samples.values()), unready)
     words = {kind: _nodes(len(state.nodes), ruled_out) + rest for kind, ruled_out in zip(samples, counted, strict=True)}
-    anybody = next(iter(words.values()))
-    return {key: words.get(kind, anybody) for key, kind in kinds.items()}
+    of_first = next(iter(words.values()))
+    return {key: words.get(kind, of_first) for key, kind in kinds.items()}
 
 
 def too_few(exist: int, least: int) -> str:

@@ -67,36 +67,36 @@ class Counts:
         self._evicted: dict[WorkloadKey, dict[Identity, None]] = {}  # by the workload that last evicted them
         self._holding: dict[Tree, dict[Identity, None]] = {}  # those with rounds behind them, and quota
 
-    def get(self, who: Identity) -> Count | None:
-        return self._of.get(who)
+    def get(self, identity: Identity) -> Count | None:
+        return self._of.get(identity)
 
-    def put(self, who: Identity, count: Count) -> None:
-        self.drop([who])
-        self._log.put(self._of, who, count)
+    def put(self, identity: Identity, count: Count) -> None:
+        self.drop([identity])
+        self._log.put(self._of, identity, count)
         if count.evicted_by is not None:
-            self._log.put(self._evicted.setdefault(count.evicted_by, {}), who, None)
+            self._log.put(self._evicted.setdefault(count.evicted_by, {}), identity, None)
         if count.held_since is not None:
-            self._log.put(self._holding.setdefault(count.tree, {}), who, None)
+            self._log.put(self._holding.setdefault(count.tree, {}), identity, None)
 
     def drop(self, those: Iterable[Identity]) -> None:
-        for who in those:
-            count = self._of.get(who)
+        for identity in those:
+            count = self._of.get(identity)
             if count is None:
                 continue
             if count.evicted_by is not None:
-                self._log.drop(self._evicted[count.evicted_by], who)
+                self._log.drop(self._evicted[count.evicted_by], identity)
             if count.held_since is not None:
-                self._log.drop(self._holding[count.tree], who)
-            self._log.drop(self._of, who)
+                self._log.drop(self._holding[count.tree], identity)
+            self._log.drop(self._of, identity)
 
     def evicted_by(self, key: WorkloadKey) -> list[Identity]:
         return list(self._evicted.get(key, ()))
 
     def holding_in(self, tree: Tree) -> list[tuple[Identity, Count]]:
-        return [(who, self._of[who]) for who in self._holding.get(tree, ())]
+        return [(identity, self._of[identity]) for identity in self._holding.get(tree, ())]
 
     def seen_in(self, queues: frozenset[QueueName]) -> list[Identity]:
-        return [who for who, count in self._of.items() if count.queue in queues]
+        return [identity for identity, count in self._of.items() if count.queue in queues]
 
     def contents(self) -> object:
         evicted = {by: sorted(those) for by, those in sorted(self._evicted.items()) if those}
@@ -233,7 +233,9 @@ class Rounds:
     def disturb(self, tree: Tree, now: Millis) -> None:
         """A claim is made, or a workload leaves, and time is not the reason: until now there may have been peace."""
         if self.peace.since(tree) is not None:
-            self._counts.drop([who for who, count in self._counts.holding_in(tree) if self._had_peace(count, now)])
+            self._counts.drop(
+                [identity for identity, count in self._counts.holding_in(tree) if self._had_peace(count, now)]
+            )
         self.peace.disturb(tree)
 
     def _had_peace(self, count: Count, now: Millis) -> bool:
