@@ -3,7 +3,7 @@
 The claim of a preemptor is stored before the evictions of its victims; they follow that write, and are never made if it
 fails. Workloads that no cycle evaluates get a status as well, while no head is due, a bounded number at a time (0076).
 
-Not here: the decisions (``core.cycle.cycle``), whether a status is news and when it may be written (``telling``), when
+Not here: the decisions (``core.cycle.cycle``), whether a status is news and when it may be written (``statuses``), when
 workloads that no cycle evaluates get one (``unevaluated``), and what becomes of an eviction (``workloads.lifecycle``,
 ``jobs.running``).
 """
@@ -51,7 +51,7 @@ from makeway.core.model import Claim, Millis, Workload, WorkloadKey, stored
 from makeway.core.preemption.classical import Target
 from makeway.core.trace import Rule
 from makeway.runtime.scheduling.eviction_batches import EvictionBatches, Failed
-from makeway.runtime.scheduling.telling import Telling, Words
+from makeway.runtime.scheduling.statuses import StatusWrites, Words
 from makeway.runtime.scheduling.unevaluated import Unevaluated
 
 CLAIM_VICTIMS_MAX = 256
@@ -201,7 +201,7 @@ class PlanWriter:
     """Turns plans into actions, and tells waiting workloads why they wait."""
 
     def __init__(self) -> None:
-        self._telling = Telling()
+        self._statuses = StatusWrites()
         self.troubles: list[Trouble] = []  # workloads for which no reason could be computed
         self.unevaluated = Unevaluated(self.troubles)
         self.issues = EvictionBatches()
@@ -222,38 +222,38 @@ class PlanWriter:
 
     def late(self, view: View, now: Millis) -> Iterator[Action]:
         """Statuses that were held back and are due now."""
-        for key, found in self._telling.due(now):
+        for key, found in self._statuses.due(now):
             try:
-                has_told = self._telling.has_told(key, view)
-                actions = list(self._tell(found, view, now, "", ())) if has_told else []
+                has_written = self._statuses.has_written(key, view)
+                actions = list(self._tell(found, view, now, "", ())) if has_written else []
             except Exception as error:
                 self.troubles.append(Trouble(_ref(key), error))
                 continue
             yield from actions
 
     def next_at(self) -> Millis | None:
-        times = (self._telling.next_at(), self.unevaluated.next_at())
+        times = (self._statuses.next_at(), self.unevaluated.next_at())
         return min((at for at in times if at is not None), default=None)
 
     def forget(self, key: WorkloadKey) -> None:
         """The workload has quota, or is gone: no status is due any more."""
-        self._telling.forget(key)
+        self._statuses.forget(key)
         self.unevaluated.forget(key)
 
     def passed_over(self, key: WorkloadKey) -> None:
         """Its last "no" is still true: that it lost its turn in between is not told any more (0018)."""
-        self._telling.passed_over(key)
+        self._statuses.passed_over(key)
 
     def answered(self, action: Action, stored: bool) -> Failed | None:
         """A write is stored, or never will be; return what follows if it was the last eviction of a decision."""
-        self._telling.answered(action.write, stored)
+        self._statuses.answered(action.write, stored)
         return self.issues.answered(action, stored)
 
     # --- workloads that no cycle evaluates ---
 
     def note(self, workload: WireWorkload, view: View, now: Millis) -> None:
         """A waiting workload is stored anew. Unless we wrote its status, that may be missing or outdated."""
-        if not self._telling.is_writing(Ref.of(workload).key):
+        if not self._statuses.is_writing(Ref.of(workload).key):
             self.unevaluated.note(workload, view, now)
 
     def tell_unevaluated(self, view: View, now: Millis) -> Iterator[Action]:
@@ -270,11 +270,11 @@ class PlanWriter:
         self, key: WorkloadKey, found: Verdict | Unseen, view: View, now: Millis
     ) -> Iterator[Action]:
         self._heed_time(found, now)
-        due = self._telling.due_at(key, view, now)
-        if not self._telling.is_news(key, Words.of(found, view.policy), view):
-            self._telling.drop(key)
+        due = self._statuses.due_at(key, view, now)
+        if not self._statuses.is_news(key, Words.of(found, view.policy), view):
+            self._statuses.drop(key)
         elif now < due:
-            self._telling.hold_back(key, found, due)
+            self._statuses.hold_back(key, found, due)
         else:
             yield from self._tell(found, view, now, "", ())
 
@@ -306,15 +306,15 @@ class PlanWriter:
         self.unevaluated.forget(key)
         self._heed_time(verdict, now)
         at_once = verdict.claim is not None or self._blocks(verdict, view) != ("", "")
-        if not at_once and not self._telling.tells_news(verdict, view):
-            self._telling.drop(key)
+        if not at_once and not self._statuses.is_verdict_news(verdict, view):
+            self._statuses.drop(key)
             yield from evictions
             return
-        due = self._telling.due_at(key, view, now)
-        if verdict.only_lost_its_turn and self._telling.has_told(key, view):
+        due = self._statuses.due_at(key, view, now)
+        if verdict.only_lost_its_turn and self._statuses.has_written(key, view):
             due = max(due, Millis(now + SETTLES_MS))
         if not at_once and now < due:
-            self._telling.hold_back(key, verdict, due)
+            self._statuses.hold_back(key, verdict, due)
             yield from evictions
             return
         yield from self._tell(verdict, view, now, decision, evictions)
@@ -331,13 +331,13 @@ class PlanWriter:
         key, words = found.workload.key, Words.of(found, view.policy)
         if isinstance(found, Unseen):
             wait = TellWhyWaiting(words.reason, found.message, now)
-            self._telling.told(found, words, now, wait)
+            self._statuses.writing(found, words, now, wait)
             yield Action(Change(_ref(key), wait, uid=found.workload.uid, assumed="quietly"), decision=decision)
             return
         message = pending_message(found)
         claim = None if found.claim is None else claim_of(found.claim)
         edit = TellPending(words.reason, message, now, _requests(found), *self._blocks(found, view), claim=claim)
-        self._telling.told(found, words, now, edit)
+        self._statuses.writing(found, words, now, edit)
         yield Action(
             Change(_ref(key), edit, uid=found.workload.uid, assumed="quietly"),
             then=evictions if claim is not None else (),

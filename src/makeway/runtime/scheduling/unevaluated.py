@@ -4,7 +4,7 @@ A workload that is parked with an equivalent one (S-4.5.3) is told what a cycle 
 once for all workloads that are parked together and of which the same is true, and holds until their queue is woken.
 For the others ``unseen`` says what they wait for.
 
-Not here: whether that is news, and how it is written (``plans``, ``telling``); what keeps a workload out of its queue
+Not here: whether that is news, and how it is written (``plans``, ``statuses``); what keeps a workload out of its queue
 (``workloads.lifecycle``).
 """
 

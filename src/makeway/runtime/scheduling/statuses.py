@@ -22,7 +22,7 @@ from makeway.core.model import DAWN, Millis, WorkloadKey
 from makeway.core.policy import Policy
 from makeway.core.trace import Step
 
-Found = Verdict | Unseen  # why a workload waits
+WhyWaiting = Verdict | Unseen  # why a workload waits
 
 
 class Words(NamedTuple):
@@ -33,105 +33,103 @@ class Words(NamedTuple):
     claims: bool  # whether a claim goes with it
 
     @classmethod
-    def of(cls, found: Verdict | Unseen, policy: Policy) -> Words:
-        if isinstance(found, Unseen):
-            return cls(
-                shown_reason(found.reason, policy), message_class(found.message), found.workload.claim is not None
-            )
-        reason, message = shown_reason(pending_reason(found), policy), pending_message(found)
-        return cls(reason, message_class(message), found.claim is not None)
+    def of(cls, why: Verdict | Unseen, policy: Policy) -> Words:
+        if isinstance(why, Unseen):
+            return cls(shown_reason(why.reason, policy), message_class(why.message), why.workload.claim is not None)
+        reason, message = shown_reason(pending_reason(why), policy), pending_message(why)
+        return cls(reason, message_class(message), why.claim is not None)
 
     @classmethod
     def stored_in(cls, workload: Workload | None) -> Words | None:
         """The words of its stored status."""
         status = None if workload is None else status_of(workload)
-        found = None if status is None else find(status.conditions, "QuotaReserved")
-        if status is None or found is None or found.status != "False":
+        reserved = None if status is None else find(status.conditions, "QuotaReserved")
+        if status is None or reserved is None or reserved.status != "False":
             return None
-        return cls(found.reason, message_class(found.message), status.preemption_claim is not None)
+        return cls(reserved.reason, message_class(reserved.message), status.preemption_claim is not None)
 
 
-class _Told(NamedTuple):
+class _Written(NamedTuple):
     meaning: object  # decides about the words: equal meanings have equal words
     words: Words
     at: Millis  # when they were written; the beginning of time where that delays nothing
     under_way: Edit[Workload] | None = None  # the edit that writes them, until it is answered
 
 
-class Telling:
+class StatusWrites:
     def __init__(self) -> None:
-        self._told: dict[WorkloadKey, _Told] = {}
-        self._held_back: dict[WorkloadKey, Found] = {}
+        self._written: dict[WorkloadKey, _Written] = {}
+        self._held_back: dict[WorkloadKey, WhyWaiting] = {}
         self._due: list[tuple[Millis, WorkloadKey]] = []  # when a status that is held back is due
 
-    # --- what was told ---
+    # --- written ---
 
-    def told(self, found: Found, words: Words, now: Millis, edit: Edit[Workload]) -> None:
+    def writing(self, why: WhyWaiting, words: Words, now: Millis, edit: Edit[Workload]) -> None:
         """This status is being written. The first verdict after a reason without a cycle is written at once."""
-        key = found.workload.key
+        key = why.workload.key
         self._held_back.pop(key, None)
-        if isinstance(found, Unseen):
-            self._told[key] = _Told(found, words, DAWN, edit)
+        if isinstance(why, Unseen):
+            self._written[key] = _Written(why, words, DAWN, edit)
         else:
-            self._told[key] = _Told(meaning_of(found), words, now, edit)
+            self._written[key] = _Written(meaning_of(why), words, now, edit)
 
-    def has_told(self, key: WorkloadKey, view: View) -> bool:
-        """Whether it was told something, and no other client has written its status since."""
+    def has_written(self, key: WorkloadKey, view: View) -> bool:
+        """Whether its status was written here, and by no other client since."""
         return self._still(key, view) is not None
 
     def is_writing(self, key: WorkloadKey) -> bool:
-        told = self._told.get(key)
-        return told is not None and told.under_way is not None
+        written = self._written.get(key)
+        return written is not None and written.under_way is not None
 
     def answered(self, write: Write, stored: bool) -> None:
-        """A status that could not be written was not told."""
-        told = self._told.get(write.ref.key) if isinstance(write, Change) else None
-        if told is not None and isinstance(write, Change) and write.edit is told.under_way:
+        """A write is answered; a status that could not be stored counts as not written."""
+        written = self._written.get(write.ref.key) if isinstance(write, Change) else None
+        if written is not None and isinstance(write, Change) and write.edit is written.under_way:
             if stored:
-                self._told[write.ref.key] = told._replace(under_way=None)
+                self._written[write.ref.key] = written._replace(under_way=None)
             else:
-                del self._told[write.ref.key]
+                del self._written[write.ref.key]
 
     def is_news(self, key: WorkloadKey, words: Words, view: View) -> bool:
         """Whether these words differ from those that are stored, or on their way."""
         return words != self._words(key, self._still(key, view), view)
 
-    def tells_news(self, verdict: Verdict, view: View) -> bool:
+    def is_verdict_news(self, verdict: Verdict, view: View) -> bool:
         """Whether a verdict is news; an equal meaning is not put into words again."""
         key, meaning = verdict.workload.key, meaning_of(verdict)
-        told = self._still(key, view)
-        if told is not None and told.meaning == meaning:
+        written = self._still(key, view)
+        if written is not None and written.meaning == meaning:
             return False
         words = Words.of(verdict, view.policy)
-        if words != self._words(key, told, view):
+        if words != self._words(key, written, view):
             return True
-        self._told[key] = _Told(meaning, words, DAWN) if told is None else told._replace(meaning=meaning)
+        self._written[key] = _Written(meaning, words, DAWN) if written is None else written._replace(meaning=meaning)
         return False
 
     def due_at(self, key: WorkloadKey, view: View, now: Millis) -> Millis:
-        """When it may be told something again."""
-        told = self._still(key, view)
-        return now if told is None else Millis(told.at + view.policy.status_write_interval_ms)
+        """When its status may be written again."""
+        written = self._still(key, view)
+        return now if written is None else Millis(written.at + view.policy.status_write_interval_ms)
 
-    def _still(self, key: WorkloadKey, view: View) -> _Told | None:
+    def _still(self, key: WorkloadKey, view: View) -> _Written | None:
         """The last status written here, unless another client has written one since."""
-        told = self._told.get(key)
-        if told is not None and told.under_way is None and told.words != self._words(key, None, view):
-            del self._told[key]
+        written = self._written.get(key)
+        if written is not None and written.under_way is None and written.words != self._words(key, None, view):
+            del self._written[key]
             return None
-        return told
+        return written
 
-    def _words(self, key: WorkloadKey, told: _Told | None, view: View) -> Words | None:
+    def _words(self, key: WorkloadKey, written: _Written | None, view: View) -> Words | None:
         """The words of the last status written here, else those of the stored status."""
-        return Words.stored_in(view.get(workload_ref(key))) if told is None else told.words
+        return Words.stored_in(view.get(workload_ref(key))) if written is None else written.words
 
-    # --- what is held back ---
+    # --- held back ---
 
-    def hold_back(self, key: WorkloadKey, found: Found, until: Millis) -> None:
-        """Tell it then, unless there is something newer."""
+    def hold_back(self, key: WorkloadKey, why: WhyWaiting, until: Millis) -> None:
+        """Keep a status until then, unless there is a newer one."""
         if key not in self._held_back:
             heappush(self._due, (until, key))
-        self._held_back[key] = found
+        self._held_back[key] = why
 
     def drop(self, key: WorkloadKey) -> None:
         """A status that is held back is not true any more."""
@@ -143,13 +141,13 @@ class Telling:
         if isinstance(late, Verdict) and late.only_lost_its_turn:
             del self._held_back[key]
 
-    def due(self, now: Millis) -> Iterator[tuple[WorkloadKey, Found]]:
+    def due(self, now: Millis) -> Iterator[tuple[WorkloadKey, WhyWaiting]]:
         """Statuses that were held back and are due now."""
         while self._due and self._due[0][0] <= now:
             key = heappop(self._due)[1]
-            found = self._held_back.pop(key, None)
-            if found is not None:
-                yield key, found
+            why = self._held_back.pop(key, None)
+            if why is not None:
+                yield key, why
 
     def next_at(self) -> Millis | None:
         while self._due and self._due[0][1] not in self._held_back:
@@ -158,7 +156,7 @@ class Telling:
 
     def forget(self, key: WorkloadKey) -> None:
         """The workload has quota, or is gone: no status is due any more."""
-        self._told.pop(key, None)
+        self._written.pop(key, None)
         self._held_back.pop(key, None)
 
 
