@@ -117,7 +117,7 @@ def raw_parts(kind: Kind, tree: dict[str, Tree]) -> Iterator[tuple[tuple[str | i
         for i, pod_set in enumerate(tree["spec"]["podSets"]):
             yield ("spec", "podSets", i, "template"), pod_set["template"]
     else:
-        hints = kind.type.__annotations__
+        hints = get_type_hints(kind.type)
         for field in msgspec.structs.fields(kind.type):
             if "Raw" in str(hints[field.name]) and field.encode_name in tree:
                 yield (field.encode_name,), tree[field.encode_name]
