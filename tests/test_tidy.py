@@ -155,8 +155,7 @@ def test_a_class_name_means_one_thing() -> None:
     modules: dict[str, list[str]] = {}
     for path in SOURCES:
         for name, _ in outline(path.read_text("utf-8")).classes:
-            if not name.startswith("_"):  # visible in its module only
-                modules.setdefault(name, []).append(name_of(path))
+            modules.setdefault(name, []).append(name_of(path))
     assert {name: paths for name, paths in modules.items() if len(paths) > 1 and name not in TWINS} == {}
     assert {name for name in TWINS if len(modules.get(name, ())) < 2} == set(), "no twin any more"
 

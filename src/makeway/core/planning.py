@@ -119,7 +119,7 @@ def plan_cycles(state: State, now: Millis, *, cycles: int | None = None) -> Plan
 _Users = dict[tuple[bool, str, FR], tuple[Holder, ...]]  # root of a tree, flavor-resource -> its largest users
 
 
-class _Told(NamedTuple):
+class _Why(NamedTuple):
     reason: str
     message: str
     other: WorkloadKey | None = None
@@ -133,7 +133,7 @@ class _Planning:
     def __init__(self, state: State, now: Millis) -> None:
         self._state = state
         self._now = now
-        self._told: dict[WorkloadKey, _Told] = {}
+        self._told: dict[WorkloadKey, _Why] = {}
         self._idle: list[object] = []  # the outcomes of cycles since the last that changed something
         self.repeats = False  # the last cycle had the outcome of an earlier one, so all that follow will, too
         self.tells_news = True  # the last cycle changed something, or had a new message for a workload
@@ -156,7 +156,7 @@ class _Planning:
             steps = self._all_steps(verdict.workload) if _saw_little(verdict, resumed) else verdict.assignment.steps
             lacking = tuple(_needs(state, verdict.workload.queue, steps, users))
             by_shares = next((step for step in verdict.steps if step.rule is Rule.NOT_BY_SHARES), None)
-            self._told[key] = _Told(pending_reason(verdict), pending_message(verdict), None, lacking, by_shares)
+            self._told[key] = _Why(pending_reason(verdict), pending_message(verdict), None, lacking, by_shares)
         leaving = tuple(
             PlannedEviction(target.workload, verdict.workload, target.reason, target.step)
             for verdict in plan.verdicts
@@ -204,7 +204,7 @@ class _Planning:
         state = self._state
         state.release(victim, self._now)
         state.push(departed(state, victim, reason, self._now, self._now), self._now)
-        self._told[victim.key] = _Told(NOT_EVALUATED, f"Preempted by {by}, waits to be looked at again", by)
+        self._told[victim.key] = _Why(NOT_EVALUATED, f"Preempted by {by}, waits to be looked at again", by)
 
     # --- waiting workloads ---
 
@@ -223,27 +223,27 @@ class _Planning:
                     known = self._parked_unseen(workload, alike)
                 yield _as_waiting(workload.key, queue, known, parked=True)
 
-    def _not_evaluated(self, queue: QueueName, first: WorkloadKey, position: int) -> _Told:
+    def _not_evaluated(self, queue: QueueName, first: WorkloadKey, position: int) -> _Why:
         if queue in self._state.queues and not self._state.is_active(queue):
             because = self._state.queues[queue].inactive_because or "its cohorts form a cycle"
-            return _Told(NOT_EVALUATED, f"ClusterQueue {queue} is inactive: {because}")
+            return _Why(NOT_EVALUATED, f"ClusterQueue {queue} is inactive: {because}")
         if position == 0:
-            return _Told(NOT_EVALUATED, "Waits to be looked at")
+            return _Why(NOT_EVALUATED, "Waits to be looked at")
         others = f" and {position - 1} more" if position > 1 else ""
-        return _Told(NOT_EVALUATED, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
+        return _Why(NOT_EVALUATED, f"Waits behind {first}{others} in ClusterQueue {queue}", first)
 
     def _judged_shapes(self, waiting_list: WaitingList) -> dict[Shape, WorkloadKey]:
         judged = [workload for workload in waiting_list.parked.values() if workload.key in self._told]
         return {shape(workload): workload.key for workload in sorted(judged, key=place, reverse=True)}
 
-    def _parked_unseen(self, workload: Workload, alike: dict[Shape, WorkloadKey]) -> _Told:
+    def _parked_unseen(self, workload: Workload, alike: dict[Shape, WorkloadKey]) -> _Why:
         if not may_queue(workload, self._now):
-            return _Told(NOT_EVALUATED, back_off_message(workload, self._now))
+            return _Why(NOT_EVALUATED, back_off_message(workload, self._now))
         like = alike.get(shape(workload))
         if like is None:
-            return _Told(NOT_EVALUATED, "Waits to be looked at")
+            return _Why(NOT_EVALUATED, "Waits to be looked at")
         message = f"Asks for the same as {like}: {self._told[like].message}"
-        return _Told(NOT_EVALUATED, message, like, self._told[like].needs)
+        return _Why(NOT_EVALUATED, message, like, self._told[like].needs)
 
 
 def _saw_little(verdict: Verdict, resumed: set[WorkloadKey]) -> bool:
@@ -251,7 +251,7 @@ def _saw_little(verdict: Verdict, resumed: set[WorkloadKey]) -> bool:
     return was_judged and (verdict.status == "skipped" or verdict.workload.key in resumed)
 
 
-def _as_waiting(key: WorkloadKey, queue: QueueName, told: _Told, *, parked: bool) -> StillWaiting:
+def _as_waiting(key: WorkloadKey, queue: QueueName, told: _Why, *, parked: bool) -> StillWaiting:
     return StillWaiting(
         workload=key, queue=queue, reason=told.reason, message=told.message, parked=parked, other=told.other,
         needs=told.needs, by_shares=told.by_shares,

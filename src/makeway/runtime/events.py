@@ -104,7 +104,7 @@ class _Allowance:
 
 
 @dataclass(slots=True)
-class _Told:
+class _SentEvent:
     """An event: its first form, and how often it was repeated since."""
 
     body: Event
@@ -130,7 +130,7 @@ class Recorder:
         self._get = get
         self._submit = submit
         self._poke = poke
-        self._known: OrderedDict[Key, _Told] = OrderedDict()  # the one counted last is at the end
+        self._known: OrderedDict[Key, _SentEvent] = OrderedDict()  # the one counted last is at the end
         self._waiting: OrderedDict[Key, None] = OrderedDict()
         self._repeats: Timers[Key] = Timers()
         self._answers: deque[tuple[Key, BaseException | None]] = deque()
@@ -180,7 +180,7 @@ class Recorder:
         elif len(self._waiting) >= WAITING_MAX or not self._may_tell(note.about, now):
             self.lost += 1
         else:
-            self._known[key] = _Told(self._event(note, about, now), last_at=now)
+            self._known[key] = _SentEvent(self._event(note, about, now), last_at=now)
             self._wait(key)
             if len(self._known) > KNOWN_MAX:
                 oldest = next(iter(self._known))
@@ -216,7 +216,7 @@ class Recorder:
     def _wait(self, key: Key) -> None:
         self._waiting.setdefault(key)
 
-    def _again(self, key: Key, told: _Told) -> None:
+    def _again(self, key: Key, told: _SentEvent) -> None:
         """Store the new count of an event, when the time has come."""
         if told.count > told.written > 0 and not told.is_under_way and key not in self._waiting:
             self._repeats.set(key, Millis(told.written_at + REPEATS_MS))
@@ -263,7 +263,7 @@ class Recorder:
         else:
             self._lose(key)
 
-    def _begin_anew(self, key: Key, told: _Told, now: Millis) -> None:
+    def _begin_anew(self, key: Key, told: _SentEvent, now: Millis) -> None:
         """Write it once more, under another name: its object is gone after a long life, or its name is taken."""
         meta = replace(told.body.metadata, name=self._name(key[0], now))
         told.body, told.written, told.is_second_try = replace(told.body, metadata=meta), 0, True

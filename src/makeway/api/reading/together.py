@@ -57,7 +57,7 @@ def check_together(manifests: Sequence[Manifest], *, complete: bool = False) -> 
 
     ``complete``: there are no objects beside the set, so that a missing PriorityClass is an error.
     """
-    together = _Together(manifests, complete)
+    together = _ReadTogether(manifests, complete)
     for manifest in manifests:
         value = manifest.value
         for reference in references_of(value, _namespace(manifest)):
@@ -87,7 +87,7 @@ def _namespace(manifest: Manifest) -> str:
     return _meta(manifest).namespace or DEFAULT_NAMESPACE
 
 
-class _Together:
+class _ReadTogether:
     """The objects of a set by kind and name, and questions about the whole set."""
 
     def __init__(self, manifests: Sequence[Manifest], complete: bool) -> None:
@@ -173,7 +173,7 @@ def _word(kind: type[Wire]) -> str:
     return "scheduling Workload" if kind is GangWorkload else kind.__name__
 
 
-def _check_classes(together: _Together, manifest: Manifest, workload: GangWorkload) -> None:
+def _check_classes(together: _ReadTogether, manifest: Manifest, workload: GangWorkload) -> None:
     """Report a Workload with a lower priority as a victim than as a preemptor; an error where it is certain."""
     spec, classes = workload.spec, together.classes
     if any(name and name not in classes for name in (spec.priority_class_name, spec.preemption_priority_class_name)):
@@ -186,7 +186,7 @@ def _check_classes(together: _Together, manifest: Manifest, workload: GangWorklo
             manifest.warn(problem.path, problem.message + unless, problem.hint)
 
 
-def _check_cluster_queue(together: _Together, manifest: Manifest, spec: queueing.ClusterQueueSpec) -> None:
+def _check_cluster_queue(together: _ReadTogether, manifest: Manifest, spec: queueing.ClusterQueueSpec) -> None:
     quotas = _quotas(spec.resource_groups)
     if quotas and not spec.cohort_name and not any(quota.nominal for quota in quotas.values()):
         message = "every nominalQuota is 0 and there is no cohort to borrow from: no request can ever fit"
@@ -204,7 +204,7 @@ def _check_cluster_queue(together: _Together, manifest: Manifest, spec: queueing
         manifest.warn("spec.namespaceSelector", message, "correct the selector, or the labels of the Namespace")
 
 
-def _check_preemption(together: _Together, manifest: Manifest, spec: queueing.ClusterQueueSpec) -> None:
+def _check_preemption(together: _ReadTogether, manifest: Manifest, spec: queueing.ClusterQueueSpec) -> None:
     """Warn where preemption within the queue does nothing: a request that must borrow displaces no workload (S-6.5).
 
     There is no warning if ``borrowWithinCohort`` allows it, with fair sharing and reclaim, or in a cohort that has a
@@ -236,7 +236,7 @@ def _min_admit(spec: queueing.ClusterQueueSpec) -> Duration | None:
     return None if config is None else config.min_admit_duration
 
 
-def _check_checkpoints(together: _Together, manifest: Manifest, value: Job | Workload) -> None:
+def _check_checkpoints(together: _ReadTogether, manifest: Manifest, value: Job | Workload) -> None:
     """Warn about a job that saves its work less often than equals may displace it (S-7.5)."""
     declared = value.metadata.annotations.get(CHECKPOINT_INTERVAL)
     if declared is None or any(settings.feature_gates.get(TIME_BASED) is False for settings in together.settings):
@@ -405,7 +405,7 @@ def _pod_requests(spec: PodSpec, *, limits_count: bool) -> dict[str, int]:
     )
 
 
-def _check_fit(together: _Together, manifest: Manifest, value: Job | Workload) -> None:
+def _check_fit(together: _ReadTogether, manifest: Manifest, value: Job | Workload) -> None:
     """Warn if its ClusterQueue can never hold its pods. Nodes are ignored, and objects that have errors."""
     namespace = _namespace(manifest)
     queue = next((reference.name for reference in references_of(value, namespace) if reference.kind is LocalQueue), "")

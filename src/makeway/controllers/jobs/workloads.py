@@ -238,7 +238,7 @@ def prepared(objects: Iterable[Wire], policy: Policy, now: Millis) -> Prepared:
     """The input for ``load_state``; ``objects`` are validated, in the order in which they were read."""
     everything = _dated(_named(objects), now)
     classes = Classes.among(everything, defaulting=policy.gates.workload_priority_class_defaulting)
-    making = _Making(everything, policy, classes)
+    making = _WorkloadMaking(everything, policy, classes)
     for each in everything:
         if _is_job(each):
             making.take_job(each)
@@ -249,7 +249,7 @@ def prepared(objects: Iterable[Wire], policy: Policy, now: Millis) -> Prepared:
     return making.result
 
 
-class _Making:
+class _WorkloadMaking:
     def __init__(self, objects: list[Wire], policy: Policy, classes: Classes) -> None:
         self._policy = policy
         self._classes = classes

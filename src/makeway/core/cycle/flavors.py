@@ -155,7 +155,7 @@ class _Usable(NamedTuple):
     worst: _Outcome
 
 
-class _Together:
+class _PodSetGroup:
     """PodSets that get the same flavors, and what they ask for together; explanations name the first one."""
 
     __slots__ = ("index", "name", "parts", "pod_sets", "total")
@@ -200,7 +200,7 @@ class Search:
                 PodSetAssignment(i, each.name, counts[i], asked_by(self.queue, each, counts[i]))
                 for i, each in zip(members, pod_sets, strict=True)
             ]
-            why = self._assign_together(_Together(pod_sets, parts), result)
+            why = self._assign_together(_PodSetGroup(pod_sets, parts), result)
             result.pod_sets.extend(parts)
             result.pod_sets.sort(key=lambda part: part.index)
             if why is not None:
@@ -216,7 +216,7 @@ class Search:
                     result.level = max(result.level, choice.level)
         return result
 
-    def _assign_together(self, together: _Together, so_far: Assignment) -> NoFit | None:
+    def _assign_together(self, together: _PodSetGroup, so_far: Assignment) -> NoFit | None:
         """Assign one flavor per resource group to podSets that go together; why not, if there is none (S-6.1)."""
         why: NoFit | None = None
         decided: set[ResourceName] = set()
@@ -244,7 +244,7 @@ class Search:
         return why
 
     def _best_of(
-        self, group: FlavorGroup, asked: list[ResourceName], together: _Together, so_far: Assignment
+        self, group: FlavorGroup, asked: list[ResourceName], together: _PodSetGroup, so_far: Assignment
     ) -> Mode | NoFit:
         """Try a group's flavors in order, stop where the policy says so, and return the best one seen (S-6.3, 6.7)."""
         scan = (together.index, asked[0])
@@ -277,7 +277,7 @@ class Search:
         return min(each.mode for each in best.outcomes.values()) if by_worst else best.worst.mode
 
     def _try(
-        self, flavor: FlavorName, asked: list[ResourceName], together: _Together, so_far: Assignment
+        self, flavor: FlavorName, asked: list[ResourceName], together: _PodSetGroup, so_far: Assignment
     ) -> _Usable | NoFit:
         """The outcome of a flavor for all resources of a group; why not, if the flavor cannot be had."""
         refusal = self._mismatch(flavor, together.pod_sets, together.name)
@@ -292,7 +292,9 @@ class Search:
             return worst.why or NoFit.WAITING_FOR_QUOTA
         return _Usable(flavor, outcomes, worst)
 
-    def _outcome(self, flavor: FlavorName, resource: ResourceName, together: _Together, so_far: Assignment) -> _Outcome:
+    def _outcome(
+        self, flavor: FlavorName, resource: ResourceName, together: _PodSetGroup, so_far: Assignment
+    ) -> _Outcome:
         """The outcome of one flavor-resource (S-6.5)."""
         fr, pod_set, asked = (flavor, resource), together.name, together.total[resource]
         before = so_far.usage.get(fr, 0)

@@ -19,10 +19,10 @@ def pack_exactly(snapshot: NodeSnapshot, order: Sequence[int], need: int) -> Pla
     """A node for at least ``need`` members, if the search finds one; they do not take them yet."""
     if len(snapshot.state.nodes) > MOST_NODES or len(order) > MOST_MEMBERS or not snapshot.could_hold(need):
         return None
-    return _Search(snapshot, order, need).places()
+    return _PackingSearch(snapshot, order, need).places()
 
 
-class _Search:
+class _PackingSearch:
     def __init__(self, snapshot: NodeSnapshot, order: Sequence[int], need: int) -> None:
         self._order = order
         self._skips = len(order) - need

@@ -67,7 +67,7 @@ def find_victims(
         incoming, queue, state.holders, need, lenders, equals,
         excluded=excluded, stuck_before=stuck_before,
     )  # fmt: skip
-    search = _Search(state.tree, node, queue, incoming, need, request, candidates)
+    search = _ClassicalSearch(state.tree, node, queue, incoming, need, request, candidates)
     for may_borrow in _attempts(search, lenders):
         if search.is_hopeless(may_borrow=may_borrow):
             continue
@@ -78,7 +78,7 @@ def find_victims(
     return Victims((), (search.why_not(),))
 
 
-def _attempts(search: _Search, lenders: Lenders) -> tuple[bool, ...]:
+def _attempts(search: _ClassicalSearch, lenders: Lenders) -> tuple[bool, ...]:
     """With or without borrowing, in which order (S-8.6). Candidates for reclaim are only read where it matters."""
     if not lenders.advantaged and not lenders.others:
         return (True,)
@@ -93,7 +93,7 @@ def _attempts(search: _Search, lenders: Lenders) -> tuple[bool, ...]:
     return (False, True) if search.candidates.are_there(advantaged=False) else (True,)
 
 
-class _Search:
+class _ClassicalSearch:
     def __init__(
         self, tree: QuotaTree, node: QuotaNode, queue: Queue, incoming: Workload, need: tuple[FR, ...], request: Usage,
         candidates: Candidates,

@@ -66,7 +66,7 @@ def find_victims(
 
     with state.trial():
         alone = not borrowers and not claims.keys
-        search = _Search(state, node, need, request, Pool(of_queue), claims.keys, alone=alone)
+        search = _FairSearch(state, node, need, request, Pool(of_queue), claims.keys, alone=alone)
         taken = search.run()
         if not taken:
             return Victims((), (search.why_not(incoming),))
@@ -170,7 +170,7 @@ class Pool:
         self._firsts[queue] = next(self._streams[queue], None)
 
 
-class _Search:
+class _FairSearch:
     """One search, inside a trial in which the newcomer is charged to its own queue."""
 
     def __init__(

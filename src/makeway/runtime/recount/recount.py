@@ -102,7 +102,7 @@ class _Tally:
 
 
 @dataclass(slots=True)
-class _Quota:
+class _NodeQuota:
     """Of one queue or cohort: what it declares, and what follows from that."""
 
     parent: str
@@ -123,8 +123,8 @@ class _Quota:
 class _Counted:
     queues: dict[str, _Tally] = field(default_factory=dict)
     locals: dict[LocalName, _Tally] = field(default_factory=dict)
-    quotas: dict[str, _Quota] = field(default_factory=dict)  # of ClusterQueues that exist
-    cohorts: dict[str, _Quota] = field(default_factory=dict)
+    quotas: dict[str, _NodeQuota] = field(default_factory=dict)  # of ClusterQueues that exist
+    cohorts: dict[str, _NodeQuota] = field(default_factory=dict)
     behind: dict[LocalName, LocalQueue] = field(default_factory=dict)
     said: dict[str, dict[Labels, Number]] = field(default_factory=dict)  # by metric: counts of conditions of Workloads
 
@@ -248,8 +248,8 @@ def _held(each: Workload, *, reclaims: bool) -> Amounts:
 # --- quota -----------------------------------------------------------------------------------------------------------
 
 
-def _quota(parent: str, groups: Iterable[ResourceGroup], sharing: FairSharing | None) -> _Quota:
-    quota = _Quota(parent)
+def _quota(parent: str, groups: Iterable[ResourceGroup], sharing: FairSharing | None) -> _NodeQuota:
+    quota = _NodeQuota(parent)
     if sharing is not None:
         quota.weight = Fraction(sharing.weight.nano, 10**9)
     for group in groups:
@@ -270,10 +270,10 @@ def _sum_cohorts(counted: _Counted) -> None:
     """From the leaves up (S-2.4, 2.5, 2.9). A cohort that is its own ancestor has no parent, so that sums end."""
     cohorts = counted.cohorts
     for named in [quota.parent for quota in (*counted.quotas.values(), *cohorts.values()) if quota.parent]:
-        cohorts.setdefault(named, _Quota(""))
+        cohorts.setdefault(named, _NodeQuota(""))
     for ring in _rings(cohorts):
         for name in ring:
-            cohorts[name] = _Quota("", *_declared(cohorts[name]), weight=cohorts[name].weight, in_cycle=True)
+            cohorts[name] = _NodeQuota("", *_declared(cohorts[name]), weight=cohorts[name].weight, in_cycle=True)
     depths: dict[str, int] = {}
     for name in cohorts:
         way = [name]
@@ -306,11 +306,11 @@ def _sum_subtrees(counted: _Counted) -> None:
             counted.cohorts[cohort].admitted += len(counted.queues[name].admitted)
 
 
-def _declared(quota: _Quota) -> tuple[Amounts, Amounts, Amounts]:
+def _declared(quota: _NodeQuota) -> tuple[Amounts, Amounts, Amounts]:
     return quota.nominal, quota.borrowing, quota.lending
 
 
-def _rings(cohorts: Mapping[str, _Quota]) -> list[list[str]]:
+def _rings(cohorts: Mapping[str, _NodeQuota]) -> list[list[str]]:
     """Cohorts that are their own ancestors, each ring once."""
     found: list[list[str]] = []
     seen: dict[str, str] = {}  # by name, from where it was first reached
@@ -326,7 +326,7 @@ def _rings(cohorts: Mapping[str, _Quota]) -> list[list[str]]:
     return found
 
 
-def _ancestors(cohorts: Mapping[str, _Quota], name: str) -> list[str]:
+def _ancestors(cohorts: Mapping[str, _NodeQuota], name: str) -> list[str]:
     """Its parent, the parent of that one, and so on; there are no rings any more."""
     found: list[str] = []
     above = cohorts[name].parent

@@ -18,7 +18,7 @@ from makeway.runtime.workqueue import ReconcileQueue, Timers, backoff_ms
 RECONCILES_PER_STEP = 1000
 
 
-class _Known(NamedTuple):
+class _Registered(NamedTuple):
     """A controller of a kind; ``part`` is its name where it gives up on an object."""
 
     number: int
@@ -29,10 +29,10 @@ class _Known(NamedTuple):
 class Reconciler:
     def __init__(self, context: StepContext, controllers: Sequence[Controller]) -> None:
         self._context = context
-        self._controllers: dict[str, list[_Known]] = {}
+        self._controllers: dict[str, list[_Registered]] = {}
         for number, controller in enumerate(controllers):
             for kind in sorted(controller.kinds):
-                known = _Known(number, controller, f"controllers.{type(controller).__name__}")
+                known = _Registered(number, controller, f"controllers.{type(controller).__name__}")
                 self._controllers.setdefault(kind, []).append(known)
         self._queue: ReconcileQueue[Ref] = ReconcileQueue()
         self._put_off: dict[Ref, dict[Ref, None]] = {}  # object with a write under way -> objects that want another
@@ -83,7 +83,7 @@ class Reconciler:
                 self._look(known, ref)
         return count
 
-    def _look(self, known: _Known, ref: Ref) -> None:
+    def _look(self, known: _Registered, ref: Ref) -> None:
         context = self._context
         began = context.stopwatch()
         try:

@@ -169,7 +169,7 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TemplatePlace:
     """Where one podSet is in an object."""
 
     pod_sets: PodSets
@@ -186,7 +186,7 @@ class _Place:
         return max(0, min(found))
 
 
-def _places(description: Description, tree: Tree) -> Iterator[_Place]:
+def _places(description: Description, tree: Tree) -> Iterator[_TemplatePlace]:
     for pod_sets in description.pod_sets:
         if pod_sets.where is not None and not pod_sets.where(tree):
             continue
@@ -196,13 +196,13 @@ def _places(description: Description, tree: Tree) -> Iterator[_Place]:
         found = next(values(tree, at), None)
         if at != pod_sets.at:
             for i, block in enumerate(found if isinstance(found, list) else ()):
-                yield _Place(pod_sets, word(block, pod_sets.name).lower(), block, (*here, i, *within))
+                yield _TemplatePlace(pod_sets, word(block, pod_sets.name).lower(), block, (*here, i, *within))
         elif pod_sets.keys:
             for key in pod_sets.keys:
                 if isinstance(found, dict) and key in found:
-                    yield _Place(pod_sets, key.lower(), found[key], (*here, key, *within))
+                    yield _TemplatePlace(pod_sets, key.lower(), found[key], (*here, key, *within))
         else:
-            yield _Place(pod_sets, pod_sets.name, found, (*here, *within))
+            yield _TemplatePlace(pod_sets, pod_sets.name, found, (*here, *within))
 
 
 class DescribedJob:
@@ -224,11 +224,11 @@ class DescribedJob:
     def pod_sets(self) -> tuple[AskedPods, ...]:
         return tuple(AskedPods(place.name, self._template(place), prod(place.factors())) for place in self._places)
 
-    def _template(self, place: _Place) -> Raw:
+    def _template(self, place: _TemplatePlace) -> Raw:
         found = piece(self._object.spec, place.steps[1:])
         return self._otherwise(place) if found is None else found
 
-    def _otherwise(self, place: _Place) -> Raw:
+    def _otherwise(self, place: _TemplatePlace) -> Raw:
         return Raw(msgspec.json.encode(place.pod_sets.otherwise(self._tree)))
 
     @property
@@ -267,7 +267,7 @@ class DescribedJob:
     def reclaimable(self, asked: Mapping[str, int]) -> Mapping[str, int]:
         return {place.name: self._given_back(place) for place in self._places}
 
-    def _given_back(self, place: _Place) -> int:
+    def _given_back(self, place: _TemplatePlace) -> int:
         done = place.pod_sets.done
         if done is None:
             return 0
