@@ -18,10 +18,10 @@ BELOW_ALL = -ABOVE_ALL
 class _PreemptionPolicy(StrEnum):
     """The values are those of the API."""
 
-    @property
-    def preempts(self) -> bool:
-        """Whether any workload may be displaced at all."""
-        return self != "Never"
+    preempts: bool  # whether any workload may be displaced at all; found once, for every search asks
+
+    def __init__(self, value: str) -> None:
+        self.preempts = value != "Never"
 
 
 class WithinClusterQueue(_PreemptionPolicy):

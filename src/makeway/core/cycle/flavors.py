@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
 
 from makeway.core.amounts import add, multiply
 from makeway.core.model import (
@@ -147,12 +146,9 @@ class _Outcome:
     why: NoFit | None = None
 
 
-class _Usable(NamedTuple):
-    """A flavor that can be had, now or after preemption."""
-
-    flavor: FlavorName
-    outcomes: dict[ResourceName, _Outcome]
-    worst: _Outcome
+# A flavor that can be had, now or after preemption: its outcome for each resource, and the worst of them. It is a plain
+# tuple because one is made for every flavor of every head.
+_Usable = tuple[FlavorName, dict[ResourceName, _Outcome], _Outcome]
 
 
 class _PodSetGroup:
@@ -260,21 +256,22 @@ class Search:
             if isinstance(found, NoFit):
                 mildest = _milder(mildest, found)
                 continue
-            is_end = self._stops(found.worst)
-            if is_end or best is None or self._is_taken_before(found.worst, best.worst):
+            is_end = self._stops(found[2])
+            if is_end or best is None or self._is_taken_before(found[2], best[2]):
                 best = found
             if is_end:
                 tried = AT_END if index == last else index
                 break
         if best is None:
             return mildest or NoFit.NO_MATCHING_FLAVOR
+        chosen, outcomes, worst = best
         for part in together.parts:
             for resource in asked:
                 if resource in part.requests:
-                    outcome = best.outcomes[resource]
-                    part.choices[resource] = FlavorChoice(best.flavor, outcome.mode, outcome.level, tried)
+                    outcome = outcomes[resource]
+                    part.choices[resource] = FlavorChoice(chosen, outcome.mode, outcome.level, tried)
         by_worst = self.policy.gates.assignment_mode_by_worst_resource
-        return min(each.mode for each in best.outcomes.values()) if by_worst else best.worst.mode
+        return min(each.mode for each in outcomes.values()) if by_worst else worst.mode
 
     def _try(
         self, flavor: FlavorName, asked: list[ResourceName], together: _PodSetGroup, so_far: Assignment
@@ -290,7 +287,7 @@ class Search:
         so_far.steps.extend(each.step for each in outcomes.values())
         if worst.mode is Mode.NO_FIT:
             return worst.why or NoFit.WAITING_FOR_QUOTA
-        return _Usable(flavor, outcomes, worst)
+        return flavor, outcomes, worst
 
     def _outcome(
         self, flavor: FlavorName, resource: ResourceName, together: _PodSetGroup, so_far: Assignment
