@@ -170,7 +170,7 @@ def test_those_who_must_leave_are_told_once() -> None:
     assert conditions_of_leaving(verdict) == {
         "default/h": {"Preempted": ("True", "InClusterQueue"), "Evicted": ("True", "Preempted")}
     }
-    told = [replace(each, workload=replace(each.workload, evicted=True)) for each in verdict.targets]
+    told = [replace(each, workload=each.workload.but(evicted=True)) for each in verdict.targets]
     assert conditions_of_leaving(replace(verdict, targets=tuple(told))) == {}
     moved = replace(verdict, targets=(), replaces=holder("sibling"))
     assert conditions_of_leaving(moved) == {"default/sibling": {"Evicted": ("True", "FlavorMigration")}}

@@ -24,7 +24,7 @@ def test_S_6_8_a_scan_goes_on_where_it_stopped() -> None:
     assert on.scans.tried(W) == {}
     assert on.scans.remember(W, STOPPED_AT_FIRST) is True
     assert on.scans.tried(W) == STOPPED_AT_FIRST
-    assert on.scans.tried(replace(W, priority=5)) == {}, "another shape starts anew"
+    assert on.scans.tried(W.but(priority=5)) == {}, "another shape starts anew"
     on.scans.forget(W)
     assert on.scans.tried(W) == {}
 

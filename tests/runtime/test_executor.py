@@ -102,7 +102,7 @@ class World:
 
 
 def change(name: str, ref: Ref = A, **more: Any) -> Action:
-    then, assumed = more.pop("then", ()), more.pop("assumed", "told")
+    then, assumed = more.pop("then", ()), more.pop("assumed", "counted")
     return Action(Change(ref, Parent(name), status=False, assumed=assumed, **more), then=then, decision=name)
 
 

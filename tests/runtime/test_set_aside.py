@@ -308,7 +308,7 @@ class Editing:
         if ref != BAD or self.looks > LOOKS_MAX:
             return Outcome()
         self.looks += 1
-        return Outcome((Action(Change(BAD, Spoiling(), assumed="told")),))
+        return Outcome((Action(Change(BAD, Spoiling(), assumed="counted")),))
 
 
 LOOKS_MAX = 500

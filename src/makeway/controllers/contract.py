@@ -159,9 +159,8 @@ class View(Protocol):
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
-Edit = Callable[
-    [Object], Object | None
-]  # a frozen dataclass with __call__: stored object -> new one; None: no longer applies
+# What becomes of a stored object; None: the edit no longer applies. A frozen dataclass with ``__call__``.
+Edit = Callable[[Object], Object | None]
 
 
 class Note(NamedTuple):
@@ -189,7 +188,7 @@ class Change(Generic[Object]):
     """Edit an object, or its status. ``uid`` is that of the object that the decision is about; "": any.
 
     ``strict``: fail if the object is newer than the one decided on; otherwise the edit is made again from that one.
-    ``assumed``: whether the state counts on it before it is stored; ``quietly``: the state knows it already.
+    ``assumed``: whether it is counted in the state before it is stored; ``quietly``: the state knows it already.
     What frees quota is never assumed.
     """
 
@@ -198,7 +197,7 @@ class Change(Generic[Object]):
     status: bool = True
     uid: str = ""
     strict: bool = False
-    assumed: Literal["no", "told", "quietly"] = "no"
+    assumed: Literal["no", "counted", "quietly"] = "no"
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class ObjectCache:
         if settles and ref in self._edits:
             self._edits[ref].pop(settles, None)
             self._made.pop(settles, None)
-        if revision <= max(self._revisions.get(ref, 0), self._gone.get(ref, 0)):
+        if revision <= self._revisions.get(ref, 0) or revision <= self._gone.get(ref, 0):
             if settles and ref in self._edits:
                 self._expect(ref, self._expected.get(ref))
             return False

@@ -48,6 +48,10 @@ class Timers(Generic[T]):
         self._set: dict[T, tuple[Millis, int]] = {}
         self._count = 0
 
+    def __bool__(self) -> bool:
+        """Whether any timer is set."""
+        return bool(self._set)
+
     def set(self, owner: T, at: Millis | None) -> None:
         """Set the timer of an owner; None stops it."""
         if at is None:

@@ -9,7 +9,6 @@ seconds. One flavor, one resource and one namespace are assumed unless a test na
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from makeway.core.cycle.cycle import Plan, carry_out, decide, departed
@@ -171,8 +170,7 @@ def workload(
 def holder(name: str, *, reserved: Amount | None = 0, usage: Amounts | None = None, **settings: Any) -> Workload:
     """A workload that holds quota since ``reserved`` (None: just assumed): ``usage``, by default its ``cpu`` cores."""
     settings = {"queued": reserved or 0, **settings}
-    return replace(
-        workload(name, **settings),
+    return workload(name, **settings).but(
         usage=amounts(settings.get("cpu", 1) if usage is None else usage),
         reserved_at=None if reserved is None else seconds(reserved),
     )

@@ -112,6 +112,17 @@ def test_18_9_podsets_of_one_name_make_no_workload() -> None:
     assert "called a, a" in note.message
 
 
+def test_18_9_more_pods_than_a_podset_may_have_make_no_workload() -> None:
+    play = Play(jobset(group("a", replicas=2**16, parallelism=2**15)))
+    play.settle()
+    assert play.workloads == []
+    (note,) = {note for note in play.engine.notes if note.type == "Warning"}
+    assert f"podSet a would have {2**31} pods" in note.message
+    most = Play(jobset(group("a", replicas=2**16, parallelism=2**15 - 1)))
+    most.settle()
+    assert len(most.workloads) == 1
+
+
 def test_18_9_the_pod_priority_class_is_that_of_the_first_podset_that_names_one() -> None:
     named = group("b")
     named["template"]["spec"]["template"]["spec"]["priorityClassName"] = "system-node-critical"

@@ -207,7 +207,7 @@ def test_S_5_13_a_refused_strict_head_keeps_its_reservation_unless_its_queue_len
 def ready(on: State, name: str) -> None:
     """The pods of a holder are ready: what its object then says reaches the state."""
     held = next(each for each in on.holders.by_key.values() if each.uid == name)
-    on.holders.renew(held, replace(held, pods_ready=True))
+    on.holders.renew(held, held.but(pods_ready=True))
 
 
 def test_S_5_7_12_nothing_is_admitted_while_a_workload_with_quota_is_not_ready() -> None:

@@ -25,7 +25,7 @@ def option(rank: int, **settings: Any) -> Workload:
 def runs(rank: int, **settings: Any) -> Workload:
     name = list(FLAVORS)[rank]
     made = holder(f"o{rank}", family=Uid("w"), option_rank=rank, usage={name: 2}, admitted=True, **settings)
-    return replace(made, pod_sets=option(rank).pod_sets)
+    return made.but(pod_sets=option(rank).pod_sets)
 
 
 def world(*parts: Workload, policy: Policy | None = None, **settings: Any) -> State:
@@ -101,5 +101,5 @@ def test_S_12_7_2_with_checks_to_pass_the_sibling_goes_on() -> None:
 
 
 def test_a_sibling_that_only_holds_a_reservation_keeps_nobody_away() -> None:
-    on = world(replace(runs(0), admitted=False), option(1))
+    on = world(runs(0).but(admitted=False), option(1))
     assert outcomes(cycle(on)) == {"o1": "admitted"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from makeway.core.cycle.cycle import Verdict
@@ -94,7 +92,7 @@ def test_one_that_would_fare_better_by_now_gets_no_claim_and_is_told_what_it_lac
     on = state(queue("q", 4, within="LowerPriority"), holder("h", cpu=4, priority=5), workload("a", cpu=2, priority=1))
     assert outcomes(cycle(on, 2)) == {"a": "PreemptionNoCandidates"}
     on.release(waiting_holder(on, "h"))
-    on.hold(replace(holder("low", cpu=4)))
+    on.hold(holder("low", cpu=4).but())
     assert words(on, "a") == ("WaitingForQuota", SHORT.format(2))
     on.release(waiting_holder(on, "low"))
     found = found_about(on, waiting(on, "a"), seconds(2))

@@ -137,7 +137,7 @@ def test_without_the_gate_nobody_claims_and_a_stored_claim_is_passed_over(gate: 
     policy = replace(policy, gates=replace(policy.gates, **{gate: False}))
     on = state(queue("q", 2, **LOWER), holder("a", cpu=2), workload("p", cpu=2, priority=1), policy=policy)
     assert [each.claim for each in cycle(on).verdicts] == [None]
-    on.push(replace(workload("p", cpu=2, priority=1), claim=stored_claim("a")), seconds(1))
+    on.push(workload("p", cpu=2, priority=1).but(claim=stored_claim("a")), seconds(1))
     assert len(on.claims) == 0
 
 
@@ -435,7 +435,7 @@ CHANGES = {
 def test_it_ends_when_the_workload_changed(change: dict[str, Any]) -> None:
     on = claiming()
     cycle(on, 6)
-    on.push(replace(waits(on, "p"), **change), seconds(7))
+    on.push(waits(on, "p").but(**change), seconds(7))
     assert [each.uid for each in claims.overdue(on, seconds(7))] == ["p"]
     on.wake(QueueName("q"), seconds(7))
     assert ended(decide(on, seconds(8))) == {"p": claims.CHANGED}
@@ -443,7 +443,7 @@ def test_it_ends_when_the_workload_changed(change: dict[str, Any]) -> None:
 
 def test_it_ends_when_a_gate_that_it_needed_closes() -> None:
     on = claiming()
-    on.push(replace(waits(on, "p"), gated=True), seconds(7))
+    on.push(waits(on, "p").but(gated=True), seconds(7))
     assert ended(decide(on, seconds(8))) == {"p": claims.GATED}
     on = claiming(gated=True)
     assert ended(decide(on, seconds(8))) == {}, "it was closed all the time: the claim waits for victims of others"
@@ -476,7 +476,7 @@ def test_it_ends_at_its_deadline_also_in_a_cycle_and_is_never_extended() -> None
     on = two_victims()
     first = cycle(on, 10).verdicts[0].claim
     on.wake(QueueName("q"), seconds(100))
-    on.push(replace(waits(on, "p")), seconds(200))
+    on.push(waits(on, "p").but(), seconds(200))
     known = on.claims.find(WorkloadKey("default/p"))
     assert known is not None
     assert known.claim is first
@@ -515,7 +515,7 @@ def test_every_end_wakes_the_tree_by_admission_too() -> None:
         on.forget(waits(on, "p"), seconds(7))
         assert {each.uid for each in heads(on)} == {"parked"}
     with on.trial():
-        on.push(replace(waits(on, "p"), claim=None), seconds(7))
+        on.push(waits(on, "p").but(claim=None), seconds(7))
         assert {each.uid for each in heads(on)} == {"p", "parked"}, "an update whose claim is gone ends it"
     on.release(on.holders.by_key[WorkloadKey("default/a")])
     on.pending.due([QueueName("q")])
@@ -544,7 +544,7 @@ def test_P15_after_a_failed_eviction_the_claim_ends_and_a_fresh_plan_is_made() -
     claims.end(on, WorkloadKey("default/p"), "an eviction failed", seconds(11))
     asked = on.holders.by_key[WorkloadKey("default/b")]
     on.holders.remove(asked)
-    on.holders.add(replace(asked, evicted=False, evicted_at=None))
+    on.holders.add(asked.but(evicted=False, evicted_at=None))
     plan = cycle(on, 12)
     assert [uid for uid, _ in evictions(plan)] == ["c", "a", "b"], "who is on the way out comes first"
     assert on.holders.by_key[WorkloadKey("default/a")].evicted_at == seconds(10)
@@ -558,7 +558,7 @@ def test_P16_who_left_and_came_back_or_was_made_anew_holds_no_claim_up() -> None
     on.hold(holder("a", cpu=1, reserved=12))
     on.hold(holder("b", cpu=1, reserved=3, uid=Uid("another")))
     assert [head.uid for head in heads(on)] == ["p"]
-    evicted = replace(on.holders.by_key[WorkloadKey("default/a")], evicted=True, evicted_at=seconds(13))
+    evicted = on.holders.by_key[WorkloadKey("default/a")].but(evicted=True, evicted_at=seconds(13))
     on.release(evicted)
     on.hold(evicted)
     assert [head.uid for head in heads(on)] == ["p"], "for somebody else"

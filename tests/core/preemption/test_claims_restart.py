@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from makeway.core.model import Workload
@@ -34,7 +33,7 @@ def restarted(on: State, at: float) -> State:
 
 
 def closes(on: State, name: str, at: float) -> None:
-    on.push(replace(waiting(on)[name], gated=True), seconds(at))
+    on.push(waiting(on)[name].but(gated=True), seconds(at))
 
 
 def test_who_waits_for_victims_of_others_needs_no_gate() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from makeway.testing.builders import cycle, evictions, holder, leave, queue, seconds, state, workload
 
 GRACE, TIMEOUT = 30, 300  # seconds
@@ -25,7 +23,7 @@ def test_a_taken_claim_lasts_no_longer_than_the_victims_that_are_left() -> None:
 
 def test_a_claimant_that_was_displaced_by_time_is_as_old_as_it_would_be_running() -> None:
     """It has queued since 500 and was created at 1: one that came in between is not older, were it running."""
-    rotated = replace(workload("w", cpu=1), queued_at=seconds(500), created_at=seconds(1), displaced_at=seconds(500))
+    rotated = workload("w", cpu=1).but(queued_at=seconds(500), created_at=seconds(1), displaced_at=seconds(500))
     on = state(
         queue("q", 1, within="LowerOrNewerEqualPriority", min_admit=60), holder("a", cpu=1, queued=1, reserved=1),
         rotated,

@@ -343,7 +343,7 @@ def quarrelling(reserved: int, policy: Policy | None = None) -> tuple[State, Wor
     on = state(*queues, policy=policy)
     p = workload("p", queue="x", cpu=2)
     on.rounds.add(p, "above", seconds(0))
-    on.hold(replace(p, usage={FR_CPU: 2000}, reserved_at=seconds(reserved)))
+    on.hold(p.but(usage={FR_CPU: 2000}, reserved_at=seconds(reserved)))
     return on, on.holders.by_key[p.key]
 
 
@@ -367,7 +367,7 @@ def test_a_claim_that_is_not_on_victims_of_time_alone_disturbs_the_peace(victim:
     on, p = quarrelling(reserved=100)
     at = seconds(300)
     gone = holder("t", queue="y", cpu=1, evicted=True, evicted_at=at, preempted=victim == "evicted")
-    on.hold(replace(gone, displaced_at=at if victim == "by time" else None))
+    on.hold(gone.but(displaced_at=at if victim == "by time" else None))
     claimant = workload("c", queue="y", cpu=1)
     on.push(claimant, at)
     claim = Claim((), ((gone.key, gone.uid),), at, seconds(900))
@@ -376,7 +376,7 @@ def test_a_claim_that_is_not_on_victims_of_time_alone_disturbs_the_peace(victim:
     on.release(on.holders.by_key[gone.key], seconds(400))
     on.release(p, seconds(100 + TEN_MINUTES))
     assert on.rounds.of(p).above == left
-    on.hold(replace(p, reserved_at=seconds(800)))
+    on.hold(p.but(reserved_at=seconds(800)))
     on.release(p, seconds(800 + TEN_MINUTES))
     assert on.rounds.of(p).above == 0, "and in the end there is peace again"
 
@@ -386,7 +386,7 @@ def test_a_victim_that_has_not_left_disturbs_it_though_the_claim_on_it_is_over()
     on.hold(holder("t", queue="y", cpu=1, evicted=True, evicted_at=seconds(300), preempted=True))
     on.release(p, seconds(300 + 2 * TEN_MINUTES))
     assert on.rounds.of(p).above == 1
-    on.hold(replace(p, reserved_at=seconds(2000)))
+    on.hold(p.but(reserved_at=seconds(2000)))
     on.release(on.holders.by_key[workload("t").key], seconds(2000))
     on.release(p, seconds(2000 + TEN_MINUTES))
     assert on.rounds.of(p).above == 0

@@ -39,8 +39,7 @@ def rotating(cpu: Amount, *parts: Part, policy: Policy | None = None, **settings
 
 def displaced(name: str, at: Amount, **more: Any) -> Workload:
     """A workload that waits since it was displaced by time."""
-    return replace(
-        workload(name, queued=at, **more),
+    return workload(name, queued=at, **more).but(
         displaced_at=seconds(at),
         queued_at=seconds(at),
         created_at=seconds(1),
@@ -201,7 +200,7 @@ def test_those_behind_it_are_due_when_it_leaves_changes_or_gets_a_claim() -> Non
     on.forget(on.pending.list_of(Q).members[big.key], seconds(502))
     assert [each.uid for each in heads(on)] == ["small"]
     on = waiting_behind_big()
-    on.push(replace(big, gated=True), seconds(502))
+    on.push(big.but(gated=True), seconds(502))
     assert {each.key for each in on.pending.list_of(Q).waiting.values()} >= {"default/small"}
 
 
@@ -223,12 +222,10 @@ def test_and_after_every_admission_in_their_tree_they_only() -> None:
 
 
 def test_of_equal_times_the_shorter_run_goes_first_and_the_longer_one_leaves_first() -> None:
-    long, short = (
-        replace(workload(name, queued=5), ran_seconds=ran) for name, ran in (("a-long", 90), ("b-short", 30))
-    )
+    long, short = (workload(name, queued=5).but(ran_seconds=ran) for name, ran in (("a-long", 90), ("b-short", 30)))
     on = rotating(1, long, short)
     assert on.pending.in_order(Q) == ["default/b-short", "default/a-long"]
-    held = [replace(holder(name, cpu=1, queued=1, reserved=0), ran_seconds=ran) for name, ran in (("x", 30), ("y", 90))]
+    held = [holder(name, cpu=1, queued=1, reserved=0).but(ran_seconds=ran) for name, ran in (("x", 30), ("y", 90))]
     on = rotating(2, *held, workload("w", queued=10))
     assert evictions(cycle(on, 500)) == [("y", "InClusterQueueTimeBased")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -182,7 +181,7 @@ def test_a_shape_is_all_a_verdict_depends_on(change: dict[str, Any]) -> None:
     plain = workload("a", pod_sets=(pod_set(),))
     assert shape(plain) == shape(workload("b", queued=5, pod_sets=(pod_set(),)))
     assert shape(plain) != shape(workload("a", pod_sets=(pod_set(**change),)))
-    assert shape(plain) != shape(replace(plain, priority=1))
+    assert shape(plain) != shape(plain.but(priority=1))
 
 
 def test_S_4_9_the_sticky_one_comes_first_until_it_has_quota_or_is_gone() -> None:
@@ -194,7 +193,7 @@ def test_S_4_9_the_sticky_one_comes_first_until_it_has_quota_or_is_gone() -> Non
     assert made.in_order(Q) == keys("b")
     made.wake([Q], NOW, everybody)
     assert made.in_order(Q) == keys("a", "b"), "being parked and woken does not end it"
-    made.push(replace(a, priority=-1), NOW)
+    made.push(a.but(priority=-1), NOW)
     assert made.in_order(Q) == keys("a", "b"), "nor does an update"
     made.forget(b)
     assert made.list_of(Q).sticky
@@ -232,7 +231,7 @@ def test_S_4_7_a_change_that_does_not_matter_leaves_it_where_it_is() -> None:
     back(made, a, "NoFit")
     back(made, b, "PreemptionFailed")
     for each in (a, b, c, workload("stranger")):
-        made.refresh(replace(each, local_queue="new"))
+        made.refresh(each.but(local_queue="new"))
     assert made.in_order(Q) == keys("b", "c")
     assert head(made) == "c", "b was refused and is not due"
     assert {each.local_queue for each in (*made.list_of(Q).waiting.values(), *made.list_of(Q).parked.values())} == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -57,7 +56,7 @@ def test_one_who_comes_first_is_first_while_it_is_in_the_line() -> None:
 
 def test_positions_count_from_zero_in_the_queue_and_in_each_local_queue() -> None:
     state, _ = state_of(*(
-        replace(workload(name, queued=i), local_queue=local)
+        workload(name, queued=i).but(local_queue=local)
         for i, (name, local) in enumerate([("a", "x"), ("b", "y"), ("c", "x"), ("d", "y")])
     ))  # fmt: skip
     found = [(each.workload.local_queue, each.in_queue, each.in_local_queue) for each in positions(state, Q)]

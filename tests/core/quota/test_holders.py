@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -56,7 +55,7 @@ def test_those_who_leave_are_kept_apart() -> None:
 )
 def test_who_is_known_anew_is_where_it_would_be_had_it_come_so(change: dict[str, Any]) -> None:
     before, others = holder("w", reserved=2), [holder("a", reserved=1), holder("c", reserved=3)]
-    after = replace(before, **change)
+    after = before.but(**change)
     made, log = index(before, *others), UndoLog()
     made.renew(before, after)
     assert made.contents() == index(after, *others).contents()

@@ -124,7 +124,7 @@ def lose_a_holder(state: State) -> None:
 def admit_too_early(state: State) -> None:
     each = state.holders.of_queue[Q]["default/b"]  # type: ignore[index]
     state.holders.remove(each)
-    state.holders.add(replace(each, admitted=True))
+    state.holders.add(each.but(admitted=True))
 
 
 def forget_who_waits(state: State) -> None:

@@ -46,7 +46,7 @@ class MemoryStore(StoreRules):
         self._defined[kind.api_version, kind.name] = kind
 
     def _read(self, body: Body) -> ReadBody:
-        if isinstance(body, CustomObject):
+        if self._defined and isinstance(body, CustomObject):
             kind = self._defined.get((body.api_version, body.kind))
             if kind is not None:
                 return ReadBody(kind, kind.versions[0], body, [])

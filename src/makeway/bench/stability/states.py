@@ -75,9 +75,9 @@ class StartingState:
         state.configure(self.queues, self.cohorts, self.flavors)
         state.namespaces[NAMESPACE] = {}
         for workload in self.running:
-            state.hold(workload if grace_ms is None else replace(workload, grace_ms=grace_ms))
+            state.hold(workload if grace_ms is None else workload.but(grace_ms=grace_ms))
         for workload in self.waiting:
-            state.push(workload if grace_ms is None else replace(workload, grace_ms=grace_ms), START)
+            state.push(workload if grace_ms is None else workload.but(grace_ms=grace_ms), START)
         return state
 
 
@@ -247,7 +247,7 @@ class _Drawing:
             uses.append(PodSetUse(name=pod_set.name, count=pod_set.count, flavors=flavors, amounts=amounts))
         leaves = self._rarely(16)
         since = START - 600_000 * self._between(0, 8) - (2 * LONG if self._rarely(4) else 0)
-        return replace(
-            workload, usage=usage, uses=tuple(uses), reserved_at=Millis(since), admitted=True, evicted=leaves,
+        return workload.but(
+            usage=usage, uses=tuple(uses), reserved_at=Millis(since), admitted=True, evicted=leaves,
             evicted_at=START if leaves else None,
         )  # fmt: skip

@@ -199,16 +199,16 @@ class JobRunning:
         if found is None:
             return NOTHING
         if job_kind_of(found) is not None:
-            outcome = _look_at(found, view, now)
+            outcome = _outcome_for_job(found, view, now)
             workload = _workload_of(found, view)
             if workload is not None and workload.metadata.deletion_timestamp is not None:
                 # Whether it may go depends on its job, and its controller gets no other notification of that.
                 return with_changes(outcome, enqueue=(Ref.of(workload),))
             return outcome
-        return _told_of_workload(found, view, now) if isinstance(found, Workload) else NOTHING
+        return _outcome_for_workload(found, view, now) if isinstance(found, Workload) else NOTHING
 
 
-def _told_of_workload(workload: Workload, view: View, now: Millis) -> Outcome:
+def _outcome_for_workload(workload: Workload, view: View, now: Millis) -> Outcome:
     meta = workload.metadata
     owner = controller_of(workload)
     if owner is not None and owner.kind == "Workload":
@@ -218,7 +218,7 @@ def _told_of_workload(workload: Workload, view: View, now: Millis) -> Outcome:
         return Outcome(enqueue=(Ref.of(parent),))
     job = job_of(workload, view)
     if job is not None:
-        outcome = _look_at(job, view, now)
+        outcome = _outcome_for_job(job, view, now)
         return Outcome(outcome.actions, outcome.again_at)  # notes about the job are made when the job is reconciled
     return _revalued(workload, view)
 
@@ -258,7 +258,7 @@ def _is_owned_by(workload: Workload, uid: str) -> bool:
     return any(each.controller and each.uid == uid for each in workload.metadata.owner_references)
 
 
-def _look_at(value: KubernetesObject, view: View, now: Millis) -> Outcome:
+def _outcome_for_job(value: KubernetesObject, view: View, now: Millis) -> Outcome:
     meta, workload = value.metadata, _workload_of(value, view)
     if JOB_KINDS[value.kind].framework not in view.policy.jobs.frameworks:
         return NOTHING
@@ -282,11 +282,11 @@ def _going(pair: _Pair) -> Outcome:
     if ORPHAN in finalizers:
         return NOTHING
     if not pair.job.has_pods:
-        is_told = pair.workload.metadata.deletion_timestamp is not None
+        is_deleted = pair.workload.metadata.deletion_timestamp is not None
         words = f"Deleted Workload {pair.ref.key}: the job is being deleted, and nothing of it runs"
         note = Note(about, "Normal", "DeletedWorkload", words)
         uid = pair.workload.metadata.uid
-        return NOTHING if is_told else Outcome((Action(Delete(pair.ref, uid), notes=(note,)),))
+        return NOTHING if is_deleted else Outcome((Action(Delete(pair.ref, uid), notes=(note,)),))
     if pair.is_leaving and not pair.job.is_suspended and FOREGROUND not in finalizers:  # Foreground deletes pods
         words_of_stop = _words_of_stop(condition(pair.workload, "Evicted"), pair.has_started_templates)
         return Outcome((_change(pair.value, Suspend(), Note(about, "Normal", *words_of_stop)),))
@@ -425,8 +425,8 @@ class _Reconciling:
             yield from self._finish(end).actions
             return
         report = self._report()
-        told = report(pair.workload)
-        if told is not None and told.status != pair.workload.status:
+        reported = report(pair.workload)
+        if reported is not None and reported.status != pair.workload.status:
             yield Action(Change(pair.ref, report, uid=uid))
             return
         meta = pair.value.metadata
@@ -457,7 +457,7 @@ class _Reconciling:
         )
 
     def _is_ours_to_release(self) -> bool:
-        """Whether no pods run elsewhere: none in another cluster (S-10.3), no Option still to be told."""
+        """Whether no pods run elsewhere: none in another cluster (S-10.3), and no Option still admitted."""
         workload = self.pair.workload
         if mode_of(workload) == "Parent":
             options = self.view.owned(workload.metadata.uid, WORKLOAD)

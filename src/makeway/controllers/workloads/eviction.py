@@ -53,11 +53,11 @@ def condition(workload: Workload, type: str) -> Condition | None:
 
 def says(workload: Workload, type: str) -> bool:
     """Whether that condition is there and True."""
-    return is_true(status_of(workload).conditions, type)
+    return workload.status is not None and is_true(workload.status.conditions, type)
 
 
 def holds_quota(workload: Workload) -> bool:
-    return says(workload, "QuotaReserved")
+    return workload.status is not None and is_true(workload.status.conditions, "QuotaReserved")
 
 
 def mode_of(workload: Workload) -> str:

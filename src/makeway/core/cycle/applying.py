@@ -34,7 +34,7 @@ def carry_out(state: State, plan: Plan) -> None:
     redeemed = [each.workload.queue for each in plan.admitted if state.claims.find(each.workload.key) is not None]
     for verdict in plan.verdicts:
         if verdict.claim is not None:
-            verdict = replace(verdict, workload=replace(verdict.workload, claim=verdict.claim))
+            verdict = replace(verdict, workload=verdict.workload.but(claim=verdict.claim))
         state.pending.reservations.end_in(verdict.workload.queue)
         wakes = state.pending.pop(verdict.workload)
         _HANDLERS[verdict.status](state, verdict, plan.now, wakes)
@@ -201,8 +201,7 @@ def _settle_holds(state: State, plan: Plan, just_lost: frozenset[WorkloadKey]) -
 
 def admitted(verdict: Verdict, now: Millis, *, may_run: bool | None = None) -> Workload:
     """The workload as it is once it has what the verdict gives it; ``may_run``: whether it is then Admitted, too."""
-    return replace(
-        verdict.workload,
+    return verdict.workload.but(
         usage=dict(verdict.assignment.usage),
         uses=tuple(
             PodSetUse(

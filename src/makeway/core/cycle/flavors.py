@@ -342,12 +342,13 @@ class Search:
 
     def _mismatch(self, name: FlavorName, pod_sets: list[PodSet], shown: str) -> Step | None:
         """Why the podSets cannot use a flavor at all (S-6.3, 6.4)."""
-        if any(pod_set.allowed and name not in pod_set.allowed for pod_set in pod_sets):
-            return Step(Rule.NOT_ALLOWED, (shown, name))
+        for pod_set in pod_sets:
+            if pod_set.allowed and name not in pod_set.allowed:
+                return Step(Rule.NOT_ALLOWED, (shown, name))
         flavor = self.flavors.get(name)
         if flavor is None:
             return Step(Rule.NOT_FOUND, (shown, name))
-        for pod_set in pod_sets:
+        for pod_set in pod_sets if flavor.taints or flavor.labels else ():
             for taint in flavor.taints:
                 tolerations = (*pod_set.tolerations, *flavor.tolerations)
                 if not any(toleration.tolerates(taint) for toleration in tolerations):

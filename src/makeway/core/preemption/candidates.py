@@ -149,6 +149,9 @@ class Candidates:
         """
         queue, below = self._queue, self._below
         own = 0 if self._own_below == BELOW_ALL else self._holders.freed_at_most(queue.name, fr, self._own_below)
+        lenders = self._lenders
+        if not lenders.advantaged and not lenders.others:
+            return own, 0
         limit = min(below, queue.borrow.below(self._incoming.priority, queue.threshold)) if while_borrowing else below
-        others = sum(self._holders.freed_at_most(queue, fr, below) for queue in self._lenders.advantaged)
-        return own, others + sum(self._holders.freed_at_most(queue, fr, limit) for queue in self._lenders.others)
+        others = sum(self._holders.freed_at_most(queue, fr, below) for queue in lenders.advantaged)
+        return own, others + sum(self._holders.freed_at_most(queue, fr, limit) for queue in lenders.others)

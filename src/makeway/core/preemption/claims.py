@@ -13,7 +13,7 @@ Not here: which workload gets a claim, takes one, or is admitted with it (``cycl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from makeway.core.cycle.flavors import AT_END, Assignment, FlavorChoice, Mode, PodSetAssignment, asked_by
@@ -209,8 +209,8 @@ class Claimant:
     def as_holder(self, now: Millis) -> Workload:
         """The claimant as if it were running with what it claims, reserved now (S-19.1.3, S-4.3)."""
         workload = self.workload
-        return replace(
-            workload, usage=dict(self.assignment.usage), reserved_at=stored(now), evicted=False, displaced_at=None,
+        return workload.but(
+            usage=dict(self.assignment.usage), reserved_at=stored(now), evicted=False, displaced_at=None,
             queued_at=workload.queued_at if workload.created_at is None else workload.created_at,
         )  # fmt: skip
 
@@ -379,7 +379,7 @@ def end(state: State, key: WorkloadKey, why: str, now: Millis) -> EndedClaim | N
     state.unclaim(key, now)
     workload = state.pending.find(known.queue, key)
     if workload is not None and workload.claim is not None:
-        workload = replace(workload, claim=None)
+        workload = workload.but(claim=None)
         state.pending.refresh(workload)
     state.wake_after_release(state.tree_of(known.queue), now)
     return None if workload is None else EndedClaim(workload, why)

@@ -6,7 +6,6 @@ and for stored ones (``lowering``).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
 
 from makeway.core.model import Millis, Workload, stored
@@ -43,8 +42,8 @@ def mark_evicted(state: State, workload: Workload, now: Millis, reason: str = ""
     if held is not None and not held.evicted:
         at = stored(now)
         queued_at = queued_after(reason, at, state.policy)
-        leaving = replace(
-            held, evicted=True, evicted_at=at, preempted=reason not in ("", BY_TIME),
+        leaving = held.but(
+            evicted=True, evicted_at=at, preempted=reason not in ("", BY_TIME),
             displaced_at=at if reason == BY_TIME else None,
             queued_at=held.queued_at if queued_at is None else queued_at,
         )  # fmt: skip
@@ -60,8 +59,8 @@ def departed(state: State, workload: Workload, reason: str, evicted_at: Millis, 
     ran = workload.ran_seconds
     if state.policy.counts_time_run and workload.admitted and workload.family is None:
         ran += max(0, stored(now) - stored(workload.held_since(now))) // 1000
-    return replace(
-        workload, usage=None, uses=(), reserved_at=None, evicted=False, evicted_at=None, admitted=False,
+    return workload.but(
+        usage=None, uses=(), reserved_at=None, evicted=False, evicted_at=None, admitted=False,
         queued_at=workload.queued_at if queued_at is None else queued_at,
         displaced_at=at if reason == BY_TIME else workload.displaced_at, ran_seconds=ran,
     )  # fmt: skip

@@ -79,7 +79,7 @@ class Reserve:
         status = status_of(workload)
         if says(workload, "QuotaReserved") or says(workload, "Finished") or not workload.spec.active:
             return None
-        messages = {each.type: f"Previously: {each.message}" for each in status.conditions}
+        messages = {each.type: f"Previously: {each.message}" for each in status.conditions if each.status == "True"}
         messages["QuotaReserved"] = self.message
         messages["Admitted"] = "The workload is admitted" if self.admitted else "Not all admission checks are Ready"
         changes = conditions_with_quota(_statuses(status), checks_done=self.admitted)
@@ -370,7 +370,8 @@ class PlanWriter:
             )
             yield Action(
                 Change(
-                    ref, Evict("FlavorMigration", message, now), uid=verdict.replaces.uid, strict=True, assumed="told"
+                    ref, Evict("FlavorMigration", message, now), uid=verdict.replaces.uid, strict=True,
+                    assumed="counted",
                 ),
                 notes=(event_of_eviction(ref, "FlavorMigration", message),), decision=decision,
                 by=verdict.workload.key,
@@ -398,7 +399,7 @@ def _preemption(verdict: Verdict, target: Target, view: View, now: Millis, decis
     edit = Evict("Preempted", message, now, preempted=target.reason, preempted_message=message)
     words = f"Preempted {victim.key} (UID: {victim.uid}) due to {HUMAN_REASONS[target.reason]}"
     return Action(
-        Change(ref, edit, uid=victim.uid, assumed="told"),
+        Change(ref, edit, uid=victim.uid, assumed="counted"),
         notes=(
             Note(ref, "Normal", "Preempted", message), event_of_eviction(ref, "Preempted", message),
             Note(by, "Normal", "PreemptedWorkload", words),

@@ -41,9 +41,8 @@ class Unevaluated:
         self._outdated = OutdatedStatuses(SOON_MS)  # those whose status says only that they wait to be evaluated
         self._at_times: list[tuple[Millis, WorkloadKey]] = []  # when a status will be outdated
         self._time_of: dict[WorkloadKey, Millis] = {}  # the newest of these times
-        self._of_class: dict[
-            tuple[QueueName, EquivalenceClass], tuple[int, Verdict | Unseen]
-        ] = {}  # for each equivalence class: how often its queue was woken, and why it waits
+        # For each equivalence class: how often its queue was woken, and why it waits.
+        self._of_class: dict[tuple[QueueName, EquivalenceClass], tuple[int, Verdict | Unseen]] = {}
 
     def note(self, workload: Workload, view: View, now: Millis) -> None:
         """A waiting workload is stored anew, or joins a queue: it may be one that no cycle evaluates."""

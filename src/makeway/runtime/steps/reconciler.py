@@ -106,8 +106,10 @@ class Reconciler:
 
     def _apply(self, number: int, ref: Ref, outcome: Outcome, seconds: float) -> None:
         context = self._context
-        self._later.set((number, ref), outcome.again_at)
-        self._at_latest.set((number, ref), outcome.at_latest)
+        if outcome.again_at is not None or self._later:
+            self._later.set((number, ref), outcome.again_at)
+        if outcome.at_latest is not None or self._at_latest:
+            self._at_latest.set((number, ref), outcome.at_latest)
         for other in outcome.enqueue:
             context.updates.follow_ups.enqueue(other)
         if outcome.notes or outcome.placings or outcome.attempts:

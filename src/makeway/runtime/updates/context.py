@@ -34,9 +34,7 @@ class FollowUps:
         self.figures: dict[Ref, None] = {}  # queues whose figures have changed
         self.queued: dict[Ref[WireWorkload], None] = {}  # Workloads that joined a queue although they did not change
         self.reworded: set[QueueName] = set()  # queues in which all waiting workloads may need another status
-        self.unread: dict[
-            Ref[WireWorkload], None
-        ] = {}  # Workloads that would wait if they could be read; their status says so
+        self.unread: dict[Ref[WireWorkload], None] = {}  # Workloads that would wait if they could be read; they say so
 
     def enqueue(self, ref: Ref) -> None:
         self.enqueued.setdefault(ref)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from makeway.core.amounts import add, multiply
 from makeway.core.lowering import effective_priority
 from makeway.core.model import FR, PODS, FlavorName, Queue, QueueName, ResourceName, Uid, Workload, WorkloadKey
@@ -48,9 +46,7 @@ def candidate_order(case: Case) -> Findings:
     loaded = load(case)
     queue = QueueName(case.given["clusterQueue"])
     fr = (FlavorName("flavor"), ResourceName("cpu"))
-    running = [
-        replace(workload_from(each["workload"], loaded), usage={fr: 1}) for each in rows(case.given, "candidates")
-    ]
+    running = [workload_from(each["workload"], loaded).but(usage={fr: 1}) for each in rows(case.given, "candidates")]
     for each in running:
         loaded.state.holders.add(each)
     others = sorted({each.queue for each in running} - {queue})

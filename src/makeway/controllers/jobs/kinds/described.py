@@ -29,6 +29,8 @@ Tree = Any  # what JSON holds
 Says = Callable[[Tree], bool]  # a predicate of a whole object
 Steps = tuple[str | int, ...]  # to one place in an object
 
+COUNT_MAX = 2**31 - 1  # of the pods of one podSet
+
 replace = msgspec.structs.replace
 
 
@@ -236,6 +238,10 @@ class DescribedJob:
         names = [place.name for place in self._places]
         if not all(names) or len(set(names)) < len(names):
             return f"its podSets would be called {', '.join(name or 'nothing' for name in names)}"
+        for place in self._places:
+            count = prod(place.factors())
+            if count > COUNT_MAX:
+                return f"its podSet {place.name} would have {count} pods, and {COUNT_MAX} is the most"
         return next((words for says, words in self._description.refused if says(self._tree)), "")
 
     @property

@@ -31,13 +31,16 @@ def kind_of_owner(reference: OwnerReference | None) -> JobKind | None:
 
 
 def controller_of(value: KubernetesObject) -> OwnerReference | None:
-    return next((owner for owner in value.metadata.owner_references if owner.controller), None)
+    for owner in value.metadata.owner_references:
+        if owner.controller:
+            return owner
+    return None
 
 
 def job_of(value: KubernetesObject, view: View) -> KubernetesObject | None:
     """The job that controls an object, as it is stored; None: no job does, or it is gone."""
     owner = controller_of(value)
-    kind = kind_of_owner(owner)
+    kind = None if owner is None else kind_of_owner(owner)
     if kind is None or owner is None:
         return None
     found = view.get(Ref(kind.name, value.metadata.namespace, owner.name))
