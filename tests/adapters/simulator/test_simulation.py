@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -96,7 +95,7 @@ def test_another_seed_of_faults_gives_another_run_that_ends_as_well() -> None:
 
 
 def plain(each: Workload) -> dict[str, Any]:
-    return {field.name: getattr(each, field.name) for field in fields(each)}
+    return {name: getattr(each, name) for name in each.__struct_fields__}
 
 
 def books(state: State) -> dict[str, Any]:

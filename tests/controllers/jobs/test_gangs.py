@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from makeway.adapters.simulator.store import MemoryStore
@@ -121,6 +122,33 @@ def test_one_pod_that_others_delete_evicts_nobody() -> None:
     play.store.delete(PODS, "default", play.pods("train")[0]["metadata"]["name"], grace=0)
     play.run(20)
     assert evictions(play, "train") == {}
+
+
+@pytest.mark.parametrize(("was_evicted", "found"), [(True, {}), (False, {("Preempted", "PreemptionByScheduler"): 1})])
+def test_a_finished_pod_of_the_same_second_is_one_of_an_earlier_admission(
+    was_evicted: bool, found: dict[tuple[str, str], int]
+) -> None:
+    """Times are stored in whole seconds: a gang may be evicted, come back, and still show pods, all in one second."""
+    play = PodWorld(node("a", "2"))
+    play.create(*queues(10))
+    play.job("old", queue="main", parallelism=2, completions=2, backoffLimit=9, annotations=GANG, runs=1000)
+    play.settle()
+    workload, (first, _) = play.workload("old"), play.pods("old")
+    if was_evicted:
+        since = {"lastTransitionTime": first["metadata"]["creationTimestamp"]}
+        back = {"type": "Evicted", "status": "False", "reason": "QuotaReserved", "message": "Previously", **since}
+        assert workload.status is not None
+        conditions = [*msgspec.to_builtins(workload.status.conditions, enc_hook=str), back]
+        play.store.patch(
+            WORKLOADS, "default", workload.metadata.name, {"status": {"conditions": conditions}}, status=True
+        )
+    leaving = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "Preempted"}
+    play.create({
+        **first, "metadata": {**first["metadata"], "name": "left", "uid": "", "resourceVersion": ""}, "status": {},
+    })  # fmt: skip
+    play.store.patch(PODS, "default", "left", {"status": {"phase": "Failed", "conditions": [leaving]}}, status=True)
+    play.settle()
+    assert evictions(play, "old") == found
 
 
 class WithoutGangStatus:

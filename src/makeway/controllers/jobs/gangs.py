@@ -49,7 +49,7 @@ from makeway.controllers.contract import (
     Ref,
     View,
 )
-from makeway.controllers.jobs.counts import status_of_pod
+from makeway.controllers.jobs.counts import may_run, status_of_pod
 from makeway.controllers.jobs.kinds.batch import BATCH_JOB, indexes_in, status_of_job
 from makeway.controllers.jobs.kinds.registry import job_of
 from makeway.controllers.pods.edits import NODE_LOST, PREEMPTED
@@ -252,9 +252,8 @@ class _GangOfJob:
     def _evict(self, pods: Sequence[Pod]) -> Iterator[Action]:
         admitted = since(condition(self.workload, "Admitted"), self.now)
         for each in pods:
-            created = each.metadata.creation_timestamp
             told = next((c for c in status_of_pod(each).conditions if c.reason in EVICTED), None)
-            if told is None or created is None or created.millis < admitted:
+            if told is None or self._is_of_earlier_admission(each, admitted):
                 continue
             ref = Ref.of(self.workload)
             message = f"Its pod {each.metadata.name} had to leave. {told.message}"
@@ -263,6 +262,13 @@ class _GangOfJob:
             note = event_of_eviction(ref, reason, message)
             yield Action(Change(ref, edit, uid=self.workload.metadata.uid), notes=(note,))
             return
+
+    def _is_of_earlier_admission(self, pod: Pod, admitted: Millis) -> bool:
+        """Times are stored in whole seconds; of the same second are pods that ended before the Workload came back."""
+        created = pod.metadata.creation_timestamp
+        if created is None or created.millis < admitted:
+            return True
+        return created.millis == admitted and not may_run(pod) and condition(self.workload, "Evicted") is not None
 
 
 def is_owned(gang: GangWorkload | None, job: Job) -> bool:
