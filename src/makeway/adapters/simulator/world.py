@@ -191,7 +191,7 @@ class World:
 
     def _look_at_workload(self, place: _Place, seen: Glimpse, now: Millis) -> None:
         meta = seen.metadata
-        owner = next((each for each in meta.owner_references if each.controller), None)
+        owner = meta.controller
         self._keys[meta.uid] = seen.key
         if owner is not None and owner.kind == "Job":
             self._workload_of[owner.uid] = seen.key

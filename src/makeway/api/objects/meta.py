@@ -122,6 +122,14 @@ class ObjectMeta(Wire, frozen=True):
     managed_fields: tuple[dict[str, Any], ...] = ()
     self_link: str = ""
 
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that controls the object."""
+        for each in self.owner_references:  # a plain loop, because it is asked for often
+            if each.controller:
+                return each
+        return None
+
 
 class KubernetesObject(Wire, frozen=True):
     """What every object has, of whatever kind it is. Here a kind says its defaults, and what comes after these."""

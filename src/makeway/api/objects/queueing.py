@@ -30,6 +30,23 @@ WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
 Conditions = Annotated[tuple[Condition, ...], Limit(max_items=16, keyed_by=("type",))]
 
 
+class Stoppable:
+    """What the stop policy of a queue means."""
+
+    __slots__ = ()
+    stop_policy: StopPolicy
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it takes no more workloads."""
+        return self.stop_policy != "None"
+
+    @property
+    def drains(self) -> bool:
+        """Whether the workloads that were admitted through it are evicted, too."""
+        return self.stop_policy == "HoldAndDrain"
+
+
 class ResourceFlavorSpec(Wire, frozen=True):
     node_labels: Annotated[dict[str, str], Limit(max_items=8)] = {}
     node_taints: Annotated[tuple[Taint, ...], Limit(max_items=8)] = ()
@@ -130,7 +147,7 @@ class ConcurrentAdmission(Wire, frozen=True):
     remove_below_target_config: RemoveBelowTargetConfig | None = None
 
 
-class ClusterQueueSpec(Wire, frozen=True):
+class ClusterQueueSpec(Stoppable, Wire, frozen=True):
     resource_groups: Annotated[tuple[ResourceGroup, ...], Limit(max_items=16)] = ()
     cohort_name: Annotated[str, SUBDOMAIN] = ""
     queueing_strategy: Literal["StrictFIFO", "BestEffortFIFO"] = shown("BestEffortFIFO")
@@ -142,16 +159,6 @@ class ClusterQueueSpec(Wire, frozen=True):
     fair_sharing: FairSharing | None = None
     admission_scope: Annotated[AdmissionScope | None, Limit(unserved="LocalQueue usage fair sharing")] = None
     concurrent_admission: Annotated[ConcurrentAdmission | None, Limit(immutable=True)] = None
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it is told to admit nothing."""
-        return self.stop_policy != "None"
-
-    @property
-    def drains(self) -> bool:
-        """Whether it is also told to evict the workloads that it admitted."""
-        return self.stop_policy == "HoldAndDrain"
 
 
 class ResourceUsage(Wire, frozen=True):
@@ -199,20 +206,10 @@ class Cohort(KubernetesObject, frozen=True):
     status: CohortStatus | None = None
 
 
-class LocalQueueSpec(Wire, frozen=True):
+class LocalQueueSpec(Stoppable, Wire, frozen=True):
     cluster_queue: Annotated[str, SUBDOMAIN, Limit(immutable=True)] = ""
     stop_policy: StopPolicy = shown("None")
     fair_sharing: Annotated[FairSharing | None, Limit(unserved="LocalQueue usage fair sharing")] = None
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it is told to pass no workload to its ClusterQueue."""
-        return self.stop_policy != "None"
-
-    @property
-    def drains(self) -> bool:
-        """Whether it is also told to evict the workloads that were submitted to it."""
-        return self.stop_policy == "HoldAndDrain"
 
 
 class LocalQueueResourceUsage(Wire, frozen=True):

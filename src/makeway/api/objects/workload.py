@@ -24,6 +24,7 @@ from makeway.api.objects.queueing import KUEUE, Conditions
 from makeway.api.quantity import Time
 
 PODSETS_MAX = 18
+PODS_MAX = 2**31 - 1  # of one podSet: its count is an int32
 PER_PODSET = Limit(max_items=PODSETS_MAX, keyed_by=("name",), too_many="Invalid")
 GATES_MAX = 8
 

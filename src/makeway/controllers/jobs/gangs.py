@@ -264,7 +264,11 @@ class _GangOfJob:
             return
 
     def _is_of_earlier_admission(self, pod: Pod, admitted: Millis) -> bool:
-        """Times are stored in whole seconds; of the same second are pods that ended before the Workload came back."""
+        """Whether a pod was made before the Workload was admitted, as far as whole seconds can tell.
+
+        Of pods made in the second of a later admission those that have ended are earlier: a Workload comes back only
+        when no pod of it runs.
+        """
         created = pod.metadata.creation_timestamp
         if created is None or created.millis < admitted:
             return True

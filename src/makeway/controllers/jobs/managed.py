@@ -69,8 +69,8 @@ def _managed_owner(meta: ObjectMeta, namespace: str, jobs: Jobs, find: Find) -> 
     """
     topmost = ""
     for _ in range(OWNERS_MAX):
-        owner = next((each for each in meta.owner_references if each.controller), None)
-        kind = kind_of_owner(owner)
+        owner = meta.controller
+        kind = None if owner is None else kind_of_owner(owner)
         if owner is None or kind is None or kind.framework not in jobs.frameworks:
             return topmost
         found = find(Ref(kind.name, namespace, owner.name))

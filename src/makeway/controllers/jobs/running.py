@@ -59,7 +59,7 @@ from makeway.controllers.contract import (
 from makeway.controllers.jobs.edits import Adopt, Follow, ForgetStart, Report, Restore, Start, Suspend, gates_of
 from makeway.controllers.jobs.gangs import gang_update
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, GenericJob, NewPods, pod_priority_class
-from makeway.controllers.jobs.kinds.registry import JOB_KINDS, controller_of, job_kind_of, job_of, read_job
+from makeway.controllers.jobs.kinds.registry import JOB_KINDS, job_kind_of, job_of, read_job
 from makeway.controllers.jobs.managed import why_unmanaged
 from makeway.controllers.jobs.priority import (
     Revalue,
@@ -210,7 +210,7 @@ class JobRunning:
 
 def _outcome_for_workload(workload: Workload, view: View, now: Millis) -> Outcome:
     meta = workload.metadata
-    owner = controller_of(workload)
+    owner = meta.controller
     if owner is not None and owner.kind == "Workload":
         parent = view.get(Ref(WORKLOAD, meta.namespace, owner.name))
         if parent is None or not says(parent, "Evicted") or not holds_quota(parent):

@@ -120,10 +120,7 @@ class WorkloadContext:
 
     @property
     def owner(self) -> OwnerReference | None:
-        for each in self.workload.metadata.owner_references:
-            if each.controller:
-                return each
-        return None
+        return self.workload.metadata.controller
 
     @property
     def is_option(self) -> bool:

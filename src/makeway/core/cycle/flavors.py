@@ -348,7 +348,9 @@ class Search:
         flavor = self.flavors.get(name)
         if flavor is None:
             return Step(Rule.NOT_FOUND, (shown, name))
-        for pod_set in pod_sets if flavor.taints or flavor.labels else ():
+        if not flavor.taints and not flavor.labels:
+            return None
+        for pod_set in pod_sets:
             for taint in flavor.taints:
                 tolerations = (*pod_set.tolerations, *flavor.tolerations)
                 if not any(toleration.tolerates(taint) for toleration in tolerations):

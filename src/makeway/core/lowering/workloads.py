@@ -73,7 +73,7 @@ def workload_of(
     pod_sets, broken, grace = _pod_sets(spec.pod_sets if asks else (), meta.namespace, reclaimed, context)
     usage, uses = _held(status.admission, spec.pod_sets, reclaimed) if holds else (None, ())
     refusal, words = _refusal(status, broken)
-    controller = next((each for each in meta.owner_references if each.controller), None)
+    controller = meta.controller
     owner = controller if controller is not None and controller.kind == "Workload" else None
     requeued = conditions.get("Requeued")
     state = status.requeue_state

@@ -9,6 +9,7 @@ large; a text is made from a copy of each table, so that another thread may ask 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import inf, isinf, isnan
@@ -23,7 +24,7 @@ Labels = tuple[str, ...]  # values, in the order of the family's label names
 Sample = tuple[str, tuple[tuple[str, str], ...], Number]  # what is appended to the name, further labels, value
 
 
-class Family:
+class Family(ABC):
     """All series of one name. ``shared``: it also carries the labels that the registry gives to all.
 
     ``owner``: those of its labels that name the owner of a series.
@@ -40,8 +41,9 @@ class Family:
         self._owner_at = tuple(map(labels.index, owner))
         self._of_owner: dict[Labels, list[Labels]] = {}
 
+    @abstractmethod
     def samples(self) -> Iterator[tuple[Labels, Sample]]:
-        raise NotImplementedError
+        """The values of all series."""
 
     def forget(self, owner: Labels) -> None:
         """Drop the series of an owner; new ones begin at zero."""
@@ -53,8 +55,9 @@ class Family:
         if self._owner_at:
             self._of_owner.setdefault(tuple(labels[at] for at in self._owner_at), []).append(labels)
 
+    @abstractmethod
     def _drop(self, labels: Labels) -> None:
-        raise NotImplementedError
+        """Drop one series."""
 
 
 class Counter(Family):

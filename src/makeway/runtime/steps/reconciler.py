@@ -106,7 +106,7 @@ class Reconciler:
 
     def _apply(self, number: int, ref: Ref, outcome: Outcome, seconds: float) -> None:
         context = self._context
-        if outcome.again_at is not None or self._later:
+        if outcome.again_at is not None or self._later:  # mostly there is no timer to set or to stop
             self._later.set((number, ref), outcome.again_at)
         if outcome.at_latest is not None or self._at_latest:
             self._at_latest.set((number, ref), outcome.at_latest)

@@ -36,7 +36,7 @@ from makeway.adapters.simulator.sources.arrivals import (
 )
 from makeway.api.objects.meta import Wire
 from makeway.api.objects.queueing import FlavorQuotas, ResourceQuota
-from makeway.api.objects.workload import WorkloadSpec
+from makeway.api.objects.workload import PODS_MAX, WorkloadSpec
 from makeway.api.quantity import Quantity
 from makeway.core.model import Millis
 
@@ -45,7 +45,6 @@ FLAVOR = "default"
 COHORT = "swf"
 CPU = "cpu"
 UNKNOWN = -1
-PROCESSORS_MAX = 2**31 - 1  # what the count of a podSet can hold
 _HEADER = re.compile(r";\s*(UnixStartTime|MaxProcs)\s*:\s*(\S*)")
 _WHOLE = re.compile(r"-1|[0-9]{1,15}")
 # Columns by their index in a line, from 0.
@@ -153,8 +152,8 @@ class _Reading:
             )
         allocated, requested = (self._whole(line, NAMES[at], cells[at]) for at in (ALLOCATED, REQUESTED))
         processors = requested if requested > 0 else allocated
-        if processors > PROCESSORS_MAX:
-            self.slips.tell(line, NAMES[REQUESTED], f"{processors} is more than the {PROCESSORS_MAX} that are possible")
+        if processors > PODS_MAX:
+            self.slips.tell(line, NAMES[REQUESTED], f"{processors} is more than the {PODS_MAX} that are possible")
         user, queue = (self._whole(line, NAMES[at], cells[at]) for at in (USER, QUEUE))
         submitted, ran = (self._millis(line, NAMES[at], cells[at]) for at in (SUBMITTED, RAN))
         self.jobs.append(SwfJob(submitted, number, ran, processors, _called("user", user), _called("queue", queue)))

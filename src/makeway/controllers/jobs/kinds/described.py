@@ -22,14 +22,13 @@ import msgspec
 from msgspec import Raw
 
 from makeway.api.objects.custom import CustomObject
+from makeway.api.objects.workload import PODS_MAX
 from makeway.api.versions import Kind
 from makeway.controllers.jobs.kinds.generic import AskedPods, End, JobKind, NewPods
 
 Tree = Any  # what JSON holds
 Says = Callable[[Tree], bool]  # a predicate of a whole object
 Steps = tuple[str | int, ...]  # to one place in an object
-
-COUNT_MAX = 2**31 - 1  # of the pods of one podSet
 
 replace = msgspec.structs.replace
 
@@ -239,9 +238,8 @@ class DescribedJob:
         if not all(names) or len(set(names)) < len(names):
             return f"its podSets would be called {', '.join(name or 'nothing' for name in names)}"
         for place in self._places:
-            count = prod(place.factors())
-            if count > COUNT_MAX:
-                return f"its podSet {place.name} would have {count} pods, and {COUNT_MAX} is the most"
+            if prod(place.factors()) > PODS_MAX:  # not told how many: the number may have thousands of digits
+                return f"its podSet {place.name} would have more than {PODS_MAX} pods"
         return next((words for says, words in self._description.refused if says(self._tree)), "")
 
     @property

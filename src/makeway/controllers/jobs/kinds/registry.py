@@ -24,24 +24,19 @@ def read_job(value: KubernetesObject) -> GenericJob:
     return JOB_KINDS[value.kind].read(value)
 
 
-def kind_of_owner(reference: OwnerReference | None) -> JobKind | None:
+def kind_of_owner(reference: OwnerReference) -> JobKind | None:
     """The kind of the job that a reference names; None: it names no job."""
-    kind = None if reference is None else JOB_KINDS.get(reference.kind)
-    return kind if kind is not None and reference is not None and kind.owns(reference) else None
-
-
-def controller_of(value: KubernetesObject) -> OwnerReference | None:
-    for owner in value.metadata.owner_references:
-        if owner.controller:
-            return owner
-    return None
+    kind = JOB_KINDS.get(reference.kind)
+    return kind if kind is not None and kind.owns(reference) else None
 
 
 def job_of(value: KubernetesObject, view: View) -> KubernetesObject | None:
     """The job that controls an object, as it is stored; None: no job does, or it is gone."""
-    owner = controller_of(value)
-    kind = None if owner is None else kind_of_owner(owner)
-    if kind is None or owner is None:
+    owner = value.metadata.controller
+    if owner is None:
+        return None
+    kind = kind_of_owner(owner)
+    if kind is None:
         return None
     found = view.get(Ref(kind.name, value.metadata.namespace, owner.name))
     return found if found is not None and found.metadata.uid == owner.uid else None
